@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -55,6 +55,7 @@ class Header:
 class ArrayTable(Table):
     """Arrays by name: which are pieces of sparse matrices or texts, and rows of all of them."""
 
+    own_options: ClassVar[tuple[str, ...]] = ("splits",)
     headers: dict[str, Header]
 
     @abstractmethod
@@ -225,6 +226,8 @@ class NpzFile(ArrayTable):
 
     Of an array that is stored, some rows are memory-mapped; a compressed one is unpacked whole.
     """
+
+    suffixes, magics = (".npz",), (b"PK\x03\x04",)
 
     def _open(self) -> None:
         self.headers = {}

@@ -23,7 +23,7 @@ class ClipRetrieval(Table):
     """The views ``image`` and ``text``, whose files are cut alike, and a column for each fact."""
 
     is_paired = True
-    noun = "column"
+    title, noun = "clip-retrieval", "column"
 
     def _open(self) -> None:
         path, options, parts = self.path, self.options, self.parts

@@ -95,6 +95,11 @@ class Table(AbstractContextManager["Table"], ABC):
     the file is damaged.
     """
 
+    title: ClassVar[str] = "NumPy"  # what the format is called in an error
+    # By which endings of a file or else by which first bytes it is told.
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    magics: ClassVar[tuple[bytes, ...]] = ()
+    own_options: ClassVar[tuple[str, ...]] = ()  # beyond the common ones
     noun: ClassVar[str] = "array"  # what a column is called in an error
     # Whether all columns have a value for each item: what is nothing else is an item column.
     is_paired: ClassVar[bool] = False

@@ -24,10 +24,8 @@ from acqh.data.readers.columns import (
 )
 from acqh.errors import DuplicateIdError, InvalidInputError
 
-CSV_SUFFIXES = (".csv", ".tsv")
-JSON_SUFFIXES = (".jsonl", ".ndjson")
 # What pg_dump writes of immich's table smart_search.
-DUMP_SUFFIX = ".sql"
+_DUMP = ".sql"
 _COPIED = re.compile(r"COPY (?:\w+\.)?\w+_search \((.*)\) FROM stdin;")
 # A line longer than this is not a line of a table.
 _MAX_LINE_BYTES = 16 * 2**20
@@ -40,6 +38,7 @@ class CsvTable(LoadedTable):
     Raises InvalidInputError: a line cannot be understood; it is named.
     """
 
+    title, suffixes, own_options = "CSV", (".csv", ".tsv", _DUMP), ("label_separator",)
     noun = "column"
     is_paired = True
     no_views = (
@@ -122,6 +121,7 @@ class JsonTable(LoadedTable):
     Raises InvalidInputError: a line cannot be understood; it is named.
     """
 
+    title, suffixes = "JSON lines", (".jsonl", ".ndjson")
     noun = "column"
     is_paired = True
     no_views = "no list of numbers in its rows, so no view"
@@ -224,7 +224,7 @@ def _is_number(field: str) -> bool:
 def _table_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a table; of a dump of a database those that copy its vectors."""
     lines = _lines(path)
-    if path.suffix.lower() != DUMP_SUFFIX:
+    if path.suffix.lower() != _DUMP:
         yield from lines
         return
     for line in lines:
@@ -254,7 +254,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 def _find_delimiter(path: Path) -> str:
     """Return what separates fields: what the first line has, or spaces between bare numbers."""
-    if path.suffix.lower() in (".tsv", DUMP_SUFFIX):
+    if path.suffix.lower() in (".tsv", _DUMP):
         return "\t"
     with path.open("rb") as handle:
         header = handle.readline(_MAX_LINE_BYTES).decode(errors="replace")

@@ -1,7 +1,7 @@
 """Which reader a file needs, by its ending or by its first bytes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from os import PathLike
 from os.path import commonpath
 from pathlib import Path
@@ -14,71 +14,31 @@ from acqh.data.multiview import MultiViewData
 from acqh.data.readers.arrays import NpyFolder, NpzFile, npy_files
 from acqh.data.readers.clip_retrieval import ClipRetrieval, is_clip_retrieval
 from acqh.data.readers.columns import Options, Table, data_files, look
-from acqh.data.readers.csv import (
-    CSV_SUFFIXES,
-    DUMP_SUFFIX,
-    JSON_SUFFIXES,
-    CsvTable,
-    JsonTable,
-    csv_records,
-    json_records,
-    list_in,
-)
-from acqh.data.readers.hdf5 import HDF5_MAGIC, HDF5_SUFFIXES, Hdf5File
+from acqh.data.readers.csv import CsvTable, JsonTable, csv_records, json_records, list_in
+from acqh.data.readers.hdf5 import Hdf5File
 from acqh.data.readers.hugging_face import dataset_files
 from acqh.data.readers.matlab import MatTable
 from acqh.data.readers.pieces import Pieces
-from acqh.data.readers.rclip import SQLITE_MAGIC, SQLITE_SUFFIXES, RclipDatabase
-from acqh.data.readers.tables import (
-    ARROW_MAGIC,
-    PARQUET_MAGIC,
-    STREAM_MAGIC,
-    TABLE_SUFFIXES,
-    ArrowTable,
-    arrow_records,
-    list_parts,
-)
-from acqh.data.readers.vectors import VECTOR_SUFFIXES, VectorFile, is_ground_truth
-from acqh.data.readers.webdataset import TAR_SUFFIX, TarTable, tar_files, tar_records
+from acqh.data.readers.rclip import RclipDatabase
+from acqh.data.readers.tables import ArrowTable, arrow_records, list_parts
+from acqh.data.readers.vectors import VectorFile, is_ground_truth
+from acqh.data.readers.webdataset import TarTable, tar_files, tar_records
 from acqh.data.readers.zarr import ZARR_MARKS, ZarrGroup
 from acqh.errors import DatasetNotFoundError, InvalidInputError
 
 _COMMON = ("views", "labels", "ids", "label_names", "max_bytes")
 
 
-@dataclass(frozen=True)
-class _Format:
-    """How files of one kind are recognised and read. A new kind is a Table, and a line below."""
-
-    name: str
-    table: type[Table]
-    suffixes: tuple[str, ...] = ()
-    magics: tuple[bytes, ...] = ()
-    options: tuple[str, ...] = ()  # beyond the common ones
-
-
-_NPZ = _Format("NumPy", NpzFile, (".npz",), (b"PK\x03\x04",), ("splits",))
-_NPY = _Format("NumPy", NpyFolder, options=("splits",))
-_ZARR = _Format("Zarr", ZarrGroup, options=("splits", "fill_missing"))
-_MATLAB = _Format(
-    "Matlab", MatTable, (".mat",), (b"MATLAB 5.0", b"MATLAB 7.3"), ("splits", "orientation")
+# A new kind is a Table, and a place here.
+_TABLES: tuple[type[Table], ...] = (
+    *(NpzFile, MatTable, ArrowTable, CsvTable, JsonTable, VectorFile),
+    *(Hdf5File, TarTable, RclipDatabase),
 )
-_ARROW_MAGICS = (PARQUET_MAGIC, ARROW_MAGIC, STREAM_MAGIC)
-_ARROW = _Format("Parquet or Arrow", ArrowTable, TABLE_SUFFIXES, _ARROW_MAGICS)
-_CSV = _Format("CSV", CsvTable, (*CSV_SUFFIXES, DUMP_SUFFIX), options=("label_separator",))
-_JSON = _Format("JSON lines", JsonTable, JSON_SUFFIXES)
-# By their first bytes: flat indexes of Faiss.
-_VECTORS = _Format("vector", VectorFile, VECTOR_SUFFIXES, (b"IxF2", b"IxFI"))
-_HDF5 = _Format("HDF5", Hdf5File, HDF5_SUFFIXES, (HDF5_MAGIC,), ("splits",))
-_CLIP_RETRIEVAL = _Format("clip-retrieval", ClipRetrieval)
-_TAR = _Format("WebDataset", TarTable, (TAR_SUFFIX,))
-_RCLIP = _Format("rclip", RclipDatabase, SQLITE_SUFFIXES, (SQLITE_MAGIC,))
-_FORMATS = (_NPZ, _MATLAB, _ARROW, _CSV, _JSON, _VECTORS, _HDF5, _TAR, _RCLIP)
 _RECORDS = {
-    **dict.fromkeys(CSV_SUFFIXES, csv_records),
-    **dict.fromkeys(JSON_SUFFIXES, json_records),
-    **dict.fromkeys(TABLE_SUFFIXES, arrow_records),
-    TAR_SUFFIX: tar_records,
+    **dict.fromkeys(CsvTable.suffixes[:2], csv_records),
+    **dict.fromkeys(JsonTable.suffixes, json_records),
+    **dict.fromkeys(ArrowTable.suffixes, arrow_records),
+    **dict.fromkeys(TarTable.suffixes, tar_records),
 }
 
 # What is described, and how many numbers beside it are a vector at least.
@@ -147,7 +107,7 @@ def read(path: str | PathLike[str], **options: Any) -> MultiViewData:
     place = _find(path)
     form = _detect(place)
     chosen = _make_options(form, options)
-    with form.table(place, chosen) as table:
+    with form(place, chosen) as table:
         return look(table, chosen).read_whole(table)
 
 
@@ -207,14 +167,14 @@ def list_pieces(
         files = [_find_table(each).absolute() for each in path]
         if not files:
             raise InvalidInputError("the list of files is empty; give at least one")
-        place, form = Path(commonpath([file.parent for file in files])), _ARROW
-        chosen = _make_options(form, options)
+        place = Path(commonpath([file.parent for file in files]))
+        chosen = _make_options(ArrowTable, options)
         table: Table = ArrowTable(place, chosen, list_parts(files))
     else:
         place = _find(path)
         form = _detect(place)
         chosen = _make_options(form, options)
-        table = form.table(place, chosen)
+        table = form(place, chosen)
     with table:
         return Pieces(look(table, chosen), chunk_size)
 
@@ -255,7 +215,7 @@ def read_records(path: str | PathLike[str]) -> Iterator[tuple[str, dict[str, Any
     place = _find(path)
     ending = _record_ending(place)
     if ending is None:
-        with _detect(place).table(place, Options()):  # which says what is wrong with other files
+        with _detect(place)(place, Options()):  # which says what is wrong with other files
             raise InvalidInputError(
                 f"{place.name} has no items with images or texts; known endings are "
                 f"{', '.join(_RECORDS)}"
@@ -274,13 +234,13 @@ def _record_ending(place: Path) -> str | None:
         ending = place.suffix.lower()
         return ending if ending in _RECORDS else None
     if tar_files(place):
-        return TAR_SUFFIX
+        return TarTable.suffixes[0]
     is_table = dataset_files(place) or any(
-        data_files(folder.iterdir(), TABLE_SUFFIXES)
+        data_files(folder.iterdir(), ArrowTable.suffixes)
         for folder in (place, place / "data")
         if folder.is_dir()
     )
-    return TABLE_SUFFIXES[0] if is_table else None
+    return ArrowTable.suffixes[0] if is_table else None
 
 
 def has_views(path: str | PathLike[str]) -> bool:
@@ -288,13 +248,13 @@ def has_views(path: str | PathLike[str]) -> bool:
     place = _find(path)
     try:
         form = _detect(place)
-        if form in (_CSV, _JSON, _ARROW) and has_records(place):
+        if form in (CsvTable, JsonTable, ArrowTable) and has_records(place):
             _, first = next(read_records(place), ("", {}))
             # Beside images and texts a few numbers are a box, or a colour.
             least = _FEWEST if any(name.lower() in _DESCRIBED for name in first) else 1
             lengths = [len(list_in(value) or []) for value in first.values()]
             return max(lengths, default=0) >= least or (least == 1 and _has_numbered(first))
-        with form.table(place, Options()) as table:
+        with form(place, Options()) as table:
             return any(entry.is_view_like for entry in table.entries.values())
     except InvalidInputError:
         return False
@@ -315,61 +275,61 @@ def _find(path: Any) -> Path:
 
 def _find_table(path: Any) -> Path:
     place = _find(path)
-    if place.is_dir() or _detect(place) is not _ARROW:
+    if place.is_dir() or _detect(place) is not ArrowTable:
         raise InvalidInputError(f"{place} is not a Parquet or Arrow file; only these can be listed")
     return place
 
 
-def _detect(path: Path) -> _Format:
+def _detect(path: Path) -> type[Table]:
     if path.is_dir():
         return _detect_folder(path)
-    for form in _FORMATS:
+    for form in _TABLES:
         if path.suffix.lower() in form.suffixes:
             return form
     with path.open("rb") as handle:
         head = handle.read(16)
-    for form in _FORMATS:
+    for form in _TABLES:
         if form.magics and head.startswith(form.magics):
             return form
     if is_ground_truth(path):
-        return _VECTORS
+        return VectorFile
     if path.suffix.lower() == ".bin":
         raise InvalidInputError(
             f"{path.name} has not the size of the ground truth of big-ann that its first numbers "
             "promise; if it holds vectors, its name must end in .fbin, .u8bin or .i8bin"
         )
-    known = ", ".join(suffix for form in _FORMATS for suffix in form.suffixes)
+    known = ", ".join(suffix for form in _TABLES for suffix in form.suffixes)
     raise InvalidInputError(
         f"{path.name} has an unknown file type; known endings are {known}, and folders of .npy, "
         "Parquet or Arrow files"
     )
 
 
-def _detect_folder(path: Path) -> _Format:
+def _detect_folder(path: Path) -> type[Table]:
     if any((path / mark).exists() for mark in ZARR_MARKS):
-        return _ZARR
+        return ZarrGroup
     if is_clip_retrieval(path):
-        return _CLIP_RETRIEVAL
+        return ClipRetrieval
     if npy_files(path):
-        return _NPY
+        return NpyFolder
     if tar_files(path):
-        return _TAR
-    if any(file.suffix.lower() in TABLE_SUFFIXES for file in path.rglob("*")):
-        return _ARROW
+        return TarTable
+    if any(file.suffix.lower() in ArrowTable.suffixes for file in path.rglob("*")):
+        return ArrowTable
     raise InvalidInputError(
         f"the folder {path.name} has no .npy, Parquet, Arrow or tar files and is not a Zarr group"
     )
 
 
-def _make_options(form: _Format, given: Mapping[str, Any]) -> Options:
+def _make_options(form: type[Table], given: Mapping[str, Any]) -> Options:
     """Return the options of a caller; refuse those of other formats, and of the wrong type."""
-    known = [each.name for each in fields(Options) if each.name in (*_COMMON, *form.options)]
+    known = [each.name for each in fields(Options) if each.name in (*_COMMON, *form.own_options)]
     for name, value in given.items():
         if name not in known:
             raise InvalidInputError(
-                f"{form.name} files are read with the options {', '.join(known)}, not {name!r}"
+                f"{form.title} files are read with the options {', '.join(known)}, not {name!r}"
             )
-        if value is not None and not _is_valid(name, value, in_parts=form is _MATLAB):
+        if value is not None and not _is_valid(name, value, in_parts=form is MatTable):
             raise InvalidInputError(
                 f"{name} must be {_EXPECTED.get(name, 'a name')}, got {value!r}"
             )

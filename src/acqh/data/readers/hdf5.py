@@ -14,7 +14,6 @@ from acqh.data.readers.arrays import ArrayTable, Header
 from acqh.data.readers.columns import check_unpacked_size, guarded
 from acqh.errors import InvalidInputError
 
-HDF5_SUFFIXES = (".hdf5", ".h5")
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 # Of ann-benchmarks: items to find, and queries, which are others.
 _ITEMS, _QUERIES = "train", "test"
@@ -25,6 +24,8 @@ class Hdf5File(ArrayTable):
 
     Raises CorruptBundleError: it is damaged. Raises MissingExtraError: h5py is not installed.
     """
+
+    title, suffixes, magics = "HDF5", (".hdf5", ".h5"), (HDF5_MAGIC,)
 
     def _open(self) -> None:
         h5py, options = require("h5py"), self.options

@@ -38,6 +38,8 @@ _Block = dict[str, Matrix]  # role -> matrix, items in rows
 class MatTable(LoadedTable):
     """The matrices of a Matlab file, by what they are; parts are put under one another."""
 
+    title, suffixes, magics = "Matlab", (".mat",), (b"MATLAB 5.0", b"MATLAB 7.3")
+    own_options = ("splits", "orientation")
     first_class = 1
 
     def _open(self) -> None:

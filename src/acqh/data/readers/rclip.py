@@ -11,8 +11,6 @@ from acqh._core.arrays import Array
 from acqh.data.readers.columns import Entry, Table, guarded
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 
-SQLITE_MAGIC = b"SQLite format 3\x00"
-SQLITE_SUFFIXES = (".sqlite3", ".sqlite", ".db")
 _IMAGE, _FILE = "image", "filepath"
 _THERE = "FROM images WHERE deleted IS NULL OR deleted = 0"
 _WIDTHS = f"SELECT count(*), min(length(vector)), max(length(vector)) {_THERE}"
@@ -29,7 +27,8 @@ class RclipDatabase(Table):
     """
 
     is_paired = True
-    noun = "column"
+    title, noun = "rclip", "column"
+    suffixes, magics = (".sqlite3", ".sqlite", ".db"), (b"SQLite format 3\x00",)
 
     def _open(self) -> None:
         path, self.options = self.path, replace(self.options, ids=self.options.ids or _FILE)

@@ -31,8 +31,7 @@ from acqh.data.readers.columns import (
 from acqh.data.readers.hugging_face import class_names, dataset_files, split_of
 from acqh.errors import CorruptBundleError, InvalidInputError, LabelError, ViewError
 
-TABLE_SUFFIXES = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
-PARQUET_MAGIC, ARROW_MAGIC, STREAM_MAGIC = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
+_PARQUET, _ARROW, _STREAM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
 _SPLIT = "split"
 # Rows of records, which may be images, in memory at a time.
 _RECORD_ROWS = 256
@@ -50,6 +49,8 @@ class ArrowTable(Table):
     their columns differ.
     """
 
+    title, magics = "Parquet or Arrow", (_PARQUET, _ARROW, _STREAM)
+    suffixes = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
     noun = "column"
     is_paired = True
     no_views = (
@@ -263,7 +264,7 @@ def _record_value(value: Any, classes: tuple[str, ...] | None) -> Any:
 def _find_files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
-    files = dataset_files(path) or data_files(path.rglob("*"), TABLE_SUFFIXES)
+    files = dataset_files(path) or data_files(path.rglob("*"), ArrowTable.suffixes)
     if not files:
         raise InvalidInputError(f"{path} has no Parquet or Arrow files")
     return files
@@ -334,11 +335,11 @@ def _named(path: Path) -> AbstractContextManager[None]:
 def _open(path: Path) -> "_ParquetFile | _ArrowFile":
     require("pyarrow")
     with path.open("rb") as handle:
-        magic = handle.read(len(ARROW_MAGIC))
-    if not magic.startswith((PARQUET_MAGIC, ARROW_MAGIC, STREAM_MAGIC)):
+        magic = handle.read(len(_ARROW))
+    if not magic.startswith(ArrowTable.magics):
         raise CorruptBundleError(f"{path.name} is neither a Parquet nor an Arrow IPC file")
     with _named(path):
-        file = _ParquetFile(path) if magic.startswith(PARQUET_MAGIC) else _ArrowFile(path)
+        file = _ParquetFile(path) if magic.startswith(_PARQUET) else _ArrowFile(path)
         names = list(file.schema.names)  # which could be no Unicode
     if len(set(names)) != len(names):
         raise InvalidInputError(f"{path.name} has two columns of one name")
@@ -395,7 +396,7 @@ class _ArrowFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         with path.open("rb") as handle:
-            self._is_stream = handle.read(len(STREAM_MAGIC)) == STREAM_MAGIC
+            self._is_stream = handle.read(len(_STREAM)) == _STREAM
         self.schema = self._open().schema
 
     def _open(self, **options: Any) -> Any:

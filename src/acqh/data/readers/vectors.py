@@ -17,7 +17,6 @@ from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 _VECS = {".fvecs": "<f4", ".bvecs": "u1", ".ivecs": "<i4"}
 # The numbers of rows and of columns, four bytes each, come before all values.
 _BIN = {".fbin": "<f4", ".u8bin": "u1", ".i8bin": "i1", ".ibin": "<i4"}
-VECTOR_SUFFIXES = (".npy", *_VECS, *_BIN, ".faiss", ".index")
 _BIN_HEADER_BYTES = 8
 
 # The shape and kind of a matrix, and what gives its rows from one up to, not including, another.
@@ -26,6 +25,9 @@ _Opened = tuple[tuple[int, ...], str, Callable[[int, int], Array]]
 
 class VectorFile(Table):
     """A file of one matrix, its size compared with what it declares before rows are read."""
+
+    title, suffixes = "vector", (".npy", *_VECS, *_BIN, ".faiss", ".index")
+    magics = (b"IxF2", b"IxFI")  # of flat indexes of Faiss
 
     def _open(self) -> None:
         path, suffix = self.path, self.path.suffix.lower()

@@ -18,7 +18,6 @@ from acqh.data.readers.columns import Entry, Table, chain_files, data_files, gua
 from acqh.data.readers.tables import arrow_records
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 
-TAR_SUFFIX = ".tar"
 _IMAGES = ("jpg", "jpeg", "png", "webp")
 _TEXT, _CLASS, _JSON, _VECTOR = "txt", "cls", "json", "npy"
 # No image, text or vector is larger.
@@ -31,7 +30,7 @@ _Sample = tuple[str, dict[str, tarfile.TarInfo]]
 
 def tar_files(path: Path) -> list[Path]:
     """Return a tar file, or those of a folder."""
-    return data_files(path.iterdir(), (TAR_SUFFIX,)) if path.is_dir() else [path]
+    return data_files(path.iterdir(), TarTable.suffixes) if path.is_dir() else [path]
 
 
 class TarTable(Table):
@@ -41,7 +40,7 @@ class TarTable(Table):
     """
 
     is_paired = True
-    noun = "member"
+    title, suffixes, noun = "WebDataset", (".tar",), "member"
     no_views = "no .npy members, so no view; images and texts are described by acqh build"
 
     def _open(self) -> None:

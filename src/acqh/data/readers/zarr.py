@@ -29,6 +29,8 @@ class ZarrGroup(ArrayTable):
     packed in a way that could run code.
     """
 
+    title, own_options = "Zarr", ("splits", "fill_missing")
+
     def _open(self) -> None:
         # Of each array the rows that were unpacked last, by their first: pieces may end in a chunk.
         self._kept: dict[str, tuple[int, Array]] = {}
