@@ -411,6 +411,15 @@ def test_learning_again_fits_what_was_added_and_leaves_the_old_as_it_is():
     assert learnt < 0.8 * old
 
 
+def test_tensors_are_added_like_arrays():
+    torch = pytest.importorskip("torch")
+    items = of_clusters(200, np.random.default_rng(0))
+    more = torch.tensor(items[:40] + 0.1, requires_grad=True)
+    small = acqh.compress(items, bytes_per_item=1).add(more)
+    assert small.drift.n_added == 40
+    assert len(small.index) == 240
+
+
 def test_learning_again_wants_all_items():
     items = of_clusters(200, np.random.default_rng(0))
     small = acqh.compress(items, bytes_per_item=1)

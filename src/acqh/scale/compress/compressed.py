@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array
+from acqh._core.arrays import Array, take_in
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex, SearchResult
 from acqh.quantize import AdditiveQuantizer, Drift
@@ -70,9 +70,10 @@ class Compressed:
         DuplicateIdError
             An id already exists.
         """
-        codes = self.quantizer.encode(items)
+        vectors, _ = take_in(items)
+        codes = self.quantizer.encode(vectors)
         self.index.add(codes, ids)
-        rows = (np.asarray(items, dtype=np.float32), self.quantizer.decode(codes))
+        rows = np.asarray(vectors), self.quantizer.decode(codes)
         self.drift = self.drift.after(*map(self.quantizer.measured, rows))
         return self
 
