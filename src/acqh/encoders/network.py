@@ -125,8 +125,8 @@ class Network(PlainEstimator):
         """
         self._load_once()
         found = [
-            np.asarray(self._forward(batch, start), dtype=np.float32)
-            for start, batch in _batches(raw, self.batch_size)
+            np.asarray(self._forward(batch, part * self.batch_size), dtype=np.float32)
+            for part, batch in enumerate(batches(raw, self.batch_size))
         ]
         if not found:
             return np.empty((0, self.n_features_out), dtype=np.float32)
@@ -209,8 +209,8 @@ def on_all_cores(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
         return list(pool.map(work, items))
 
 
-def _batches(raw: Iterable[Any], size: int) -> Iterator[tuple[int, list[Any]]]:
-    iterator, start = iter(raw), 0
+def batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Yield lists of `size` items; the last may be shorter."""
+    iterator = iter(items)
     while batch := list(islice(iterator, size)):
-        yield start, batch
-        start += len(batch)
+        yield batch

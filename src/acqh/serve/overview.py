@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -71,7 +70,8 @@ def make_map(collection: Collection, most: int = MOST_POINTS) -> CollectionMap:
     """
     n_items = len(collection)
     step = max(1, -(-n_items // most))
-    items = list(islice(_items(collection), 0, None, step))
+    every = (item for batch in collection.batches() for item, _ in batch)
+    items = list(islice(every, 0, None, step))
     codes = np.frombuffer(b"".join(item.code for item in items), dtype=np.uint8)
     codebooks = collection.codebooks
     positions = embed_codes(codes.reshape(len(items), len(codebooks)), codebooks)
@@ -138,11 +138,6 @@ def _scaled(positions: Floats) -> Floats:
     low, high = positions.min(axis=0), positions.max(axis=0)
     width = float((high - low).max()) or 1.0
     return np.asarray((positions - (low + high) / 2) / width + 0.5, dtype=np.float32)
-
-
-def _items(collection: Collection) -> Iterator[Item]:
-    for batch in collection.batches():
-        yield from (item for item, _ in batch)
 
 
 def examples_in(collection: Collection) -> list[str]:

@@ -13,7 +13,6 @@ from acqh.collection.build.build import left_in
 from acqh.collection.build.folder import Source
 from acqh.collection.build.sources import (
     Skipped,
-    batches,
     check_fields,
     data_items,
     open_source,
@@ -26,6 +25,7 @@ from acqh.collection.store.follow import follows_file, ids_of_file, relabel
 from acqh.collection.store.items import find_item, insert_items, note_added
 from acqh.collection.types import FACTS, FILE, AddReport, Item
 from acqh.data import MultiViewData
+from acqh.encoders.network import batches
 from acqh.errors import CollectionError, MissingItemError
 from acqh.quantize import Drift
 

@@ -20,7 +20,6 @@ from acqh.collection.build.folder import Source
 from acqh.collection.build.learn import expected_error, learn
 from acqh.collection.build.sources import (
     Skipped,
-    batches,
     data_items,
     open_source,
     prepared,
@@ -62,6 +61,7 @@ from acqh.collection.types import FILE, BuildSettings, Item
 from acqh.data import MultiViewData
 from acqh.encoders import make_encoder
 from acqh.encoders.images import image_limit, working_image
+from acqh.encoders.network import batches
 from acqh.errors import AcqhError, CollectionError
 from acqh.methods.acqh import ACQH
 from acqh.methods.registry import HOMES

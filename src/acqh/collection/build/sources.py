@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import replace
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal
@@ -94,13 +94,6 @@ def check_fields(item: Item) -> Item:
     columns = {_checked_name(name): _checked_value(v, name) for name, v in item.columns.items()}
     folder = item.folder if isinstance(columns.get(FILE), str) else ""
     return Item(None, text, tuple(filter(None, labels)), item.id, columns, item.name, folder=folder)
-
-
-def batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Yield lists of `size` items; the last may be shorter."""
-    iterator = iter(items)
-    while batch := list(islice(iterator, size)):
-        yield batch
 
 
 def _checked_text(value: Any, what: str, limit: int) -> str:

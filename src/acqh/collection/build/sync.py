@@ -112,11 +112,6 @@ def _place(item: follow.Followed) -> Path:
     return Path(item.folder, item.name)
 
 
-def _looks_like(item: follow.Followed, file: ImageFile) -> bool:
-    """Whether a file has the size and time that it had."""
-    return (item.n_bytes, item.modified) == (file.n_bytes, file.modified)
-
-
 def _compare(items: list[follow.Followed], listing: Listing, say: Progress) -> _Plan:
     """Match items and files: by name, size and time, then by content, then by name alone."""
     known: dict[str, follow.Followed] = {}  # by the names that files have in the listing
@@ -128,9 +123,8 @@ def _compare(items: list[follow.Followed], listing: Listing, say: Progress) -> _
         name = _place(item).relative_to(listing.folder).as_posix()
         if known.setdefault(name, item) is not item:
             surplus.append((name, item))
-    same = [
-        file for file in listing.files if file.name in known and _looks_like(known[file.name], file)
-    ]
+    looks = {name: (item.n_bytes, item.modified) for name, item in known.items()}
+    same = [file for file in listing.files if looks.get(file.name) == (file.n_bytes, file.modified)]
     kept = {file.name for file in same}
     loose = [file for file in listing.files if file.name not in kept]
     digests = _digests(loose, listing, say)

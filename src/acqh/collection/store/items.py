@@ -237,11 +237,6 @@ def is_forgotten(change: int, last: int) -> bool:
     return last - change > _KEPT_CHANGES
 
 
-def forget_removals(connection: sqlite3.Connection, last: int) -> None:
-    """Forget the removals that no index needs to catch up."""
-    connection.execute("DELETE FROM removals WHERE change <= ?", (last - _KEPT_CHANGES,))
-
-
 def _codes(rows: Iterable[tuple[int, bytes]], code_bytes: int) -> tuple[Ints, Array]:
     """Return the numbers of rows and their codes."""
     numbers, codes = [], bytearray()
@@ -383,7 +378,9 @@ def changing(store: Store) -> Iterator[Writer]:
         writer = Writer(connection, read_change(connection))
         yield writer
         connection.execute("UPDATE facts SET value = ? WHERE name = 'change'", (writer.change,))
-        forget_removals(connection, writer.change)
+        # Those that no index needs to catch up.
+        forgotten = writer.change - _KEPT_CHANGES
+        connection.execute("DELETE FROM removals WHERE change <= ?", (forgotten,))
 
 
 def insert_items(
