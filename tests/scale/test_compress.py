@@ -420,6 +420,16 @@ def test_tensors_are_added_like_arrays():
     assert len(small.index) == 240
 
 
+def test_drift_of_small_whole_numbers_is_that_of_floats():
+    items = np.random.default_rng(0).integers(0, 255, (300, 16)).astype(np.uint8)
+    drifts = [
+        acqh.compress(items, bytes_per_item=1).add(items[:50].astype(kind)).drift
+        for kind in (np.uint8, np.float16, np.float64)
+    ]
+    assert drifts[0] == drifts[2]
+    assert drifts[1] == drifts[2]
+
+
 def test_learning_again_wants_all_items():
     items = of_clusters(200, np.random.default_rng(0))
     small = acqh.compress(items, bytes_per_item=1)

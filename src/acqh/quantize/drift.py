@@ -46,9 +46,9 @@ class Drift:
 
     def after(self, vectors: Floats, decoded: Floats) -> Self:
         """Return what it is once items were added: vectors, and what their codes stand for."""
-        error = np.square(vectors - decoded, dtype=np.float64).sum()
-        energy = np.square(vectors, dtype=np.float64).sum()
-        return self.plus(Drift(None, len(vectors), float(error), float(energy)))
+        errors = vectors - decoded
+        error, energy = (float(np.vdot(rows, rows)) for rows in (errors, vectors))
+        return self.plus(Drift(None, len(vectors), error, energy))
 
     def plus(self, other: "Drift") -> Self:
         """Return what it is with what was added elsewhere."""

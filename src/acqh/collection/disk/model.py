@@ -161,7 +161,7 @@ class Coder:
 
     def fit_of(self, codes: Array, labels: Sequence[Sequence[str]], described: Described) -> Drift:
         """Say how well codes fit the items that they were made of by `encode`."""
-        vectors = np.zeros((len(codes), self.model.n_components))
+        vectors = np.zeros((len(codes), self.model.n_components), self.model.codebooks_.dtype)
         known = [bool(by) for by in self._fill(vectors, self.model.embed, labels, described)]
         return Drift(None).after(vectors[known], self.model.decode(codes[known]))
 

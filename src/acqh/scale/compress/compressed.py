@@ -73,7 +73,7 @@ class Compressed:
         vectors, _ = take_in(items)
         codes = self.quantizer.encode(vectors)
         self.index.add(codes, ids)
-        rows = np.asarray(vectors), self.quantizer.decode(codes)
+        rows = np.asarray(vectors, dtype=np.float32), self.quantizer.decode(codes)
         self.drift = self.drift.after(*map(self.quantizer.measured, rows))
         return self
 
