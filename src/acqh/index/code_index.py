@@ -1,6 +1,6 @@
 """CodeIndex: exact search over additive codes."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,7 +22,7 @@ from acqh.index.items.checks import (
 )
 from acqh.index.items.filters import rows_allowed
 from acqh.index.items.ids import read_ids
-from acqh.index.items.parts import PartReader
+from acqh.index.items.parts import PartReader, Parts
 from acqh.index.items.snapshot import ALL_ROWS, NewIds, Snapshot, pack_bits
 from acqh.index.layout.planes import MAX_FEW, FewSegment, planes_of
 from acqh.index.layout.reaches import Rests
@@ -101,9 +101,7 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         """The codebooks, (n_codebooks, codebook_size, n_components) float32, read-only."""
         return self._codebooks
 
-    def add_parts(
-        self, parts: Iterable[tuple[Any, Any]], *, progress: Progress | None = None
-    ) -> Self:
+    def add_parts(self, parts: Parts, *, progress: Progress | None = None) -> Self:
         """Add items that come in parts, in little more memory than the index takes.
 
         Gives what `add` gives of all parts put together. Every part is read twice: first its items
@@ -112,8 +110,8 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
 
         Parameters
         ----------
-        parts : iterable of (codes, ids or None)
-            What `add` takes, part by part; the same each time it is read, so no iterator.
+        parts : iterable of (codes, ids or None), or callable
+            What `add` takes, part by part; the same each time it is read or called, so no iterator.
         progress : callable, optional
             Called after each part with the number of items done (those read once count half),
             their number (None in the first reading), and a text.

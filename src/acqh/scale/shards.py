@@ -1,30 +1,28 @@
 """An index of codes in parts: one, or several that are made each by itself and searched as one."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 from acqh._core.arrays import Array, check_positive_int
 from acqh._core.runtime import Progress
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex
+from acqh.index.items.parts import Parts
 from acqh.io import read_bundle, write_bundle
 from acqh.io.read import kind_of
 from acqh.scale.parts import CodeParts
 from acqh.scale.workers import cut_source
 
 SHARDS = "code-shards"
-Parts: TypeAlias = Iterable[tuple[Any, Any]]
 
 
-def build_index(
-    codebooks: Any, parts: Parts | Callable[[], Parts], *, progress: Progress | None = None
-) -> CodeIndex:
+def build_index(codebooks: Any, parts: Parts, *, progress: Progress | None = None) -> CodeIndex:
     """Make an index of parts of codes, one after the other, as `CodeIndex.add_parts` does.
 
     Parameters
@@ -66,18 +64,7 @@ def build_index(
     >>> build_index(np.eye(2)[None], parts)
     <CodeIndex: 3 items, 1 codebooks of 2 words, 2 components>
     """
-    again = _Again(parts) if callable(parts) else parts
-    return CodeIndex(codebooks).add_parts(again, progress=progress)
-
-
-@dataclass(frozen=True)
-class _Again:
-    """What a function returns, each time it is read."""
-
-    read: Callable[[], Parts]
-
-    def __iter__(self) -> Iterator[tuple[Array, Array | None]]:
-        return iter(self.read())
+    return CodeIndex(codebooks).add_parts(parts, progress=progress)
 
 
 def build_shards(

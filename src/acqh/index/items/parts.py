@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,6 +13,11 @@ from acqh.errors import InvalidInputError
 
 # Items that are checked and handed on at once.
 _BLOCK = 1 << 18
+
+
+# Codes and ids, or None, part by part; or what gives them, each time it is called.
+_Each: TypeAlias = Iterable[tuple[Any, Any]]
+Parts: TypeAlias = _Each | Callable[[], _Each]
 
 
 class PartReader:
@@ -25,7 +30,7 @@ class PartReader:
 
     def __init__(
         self,
-        parts: Iterable[tuple[Any, Any]],
+        parts: Parts,
         check_codes: Callable[[Any], Array],
         take_ids: Callable[[Any, int], object],
         progress: Progress | None,
@@ -63,7 +68,7 @@ class PartReader:
 
     def _read(self) -> Iterator[tuple[Array, Array]]:
         n_done, check = 0, 0
-        for given, ids in self._parts:
+        for given, ids in self._parts() if callable(self._parts) else self._parts:
             codes = np.asarray(given)
             if codes.ndim != 2:
                 self._check_codes(codes)  # which says what is wrong
