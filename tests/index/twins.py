@@ -6,7 +6,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
 from acqh.index.layout.segment import choose_digits, grouping_pays
-from acqh.index.search.plain import Runs, score_codes, tables_of
+from acqh.index.search.plain import Runs, tables_of
 
 __all__ = [
     "best_rows",
@@ -23,6 +23,17 @@ _BITS = 7
 _MORE = 1 << _BITS
 # Enough for gaps below 2 ** 35; rows are below 2 ** 32.
 _MAX_BYTES = 5
+
+
+def score_codes(tables: Floats, codes: Array) -> Floats:
+    """Return (n_queries, n_items) scores, summed over codebooks from first to last.
+
+    `tables`: (n_queries, n_codebooks, codebook_size) float32. `codes`: (n_items, n_codebooks).
+    """
+    scores = np.zeros((len(tables), len(codes)), dtype=np.float32)
+    for column in range(codes.shape[1]):
+        scores += tables[:, column][:, codes[:, column]]
+    return scores
 
 
 def best_rows(scores: Floats, k: int) -> Ints:

@@ -196,17 +196,6 @@ def tables_of(codebooks: Floats, queries: Floats) -> Floats:
     return tables
 
 
-def score_codes(tables: Floats, codes: Array) -> Floats:
-    """Return (n_queries, n_items) scores, summed over codebooks from first to last.
-
-    `tables`: (n_queries, n_codebooks, codebook_size) float32. `codes`: (n_items, n_codebooks).
-    """
-    scores = np.zeros((len(tables), len(codes)), dtype=np.float32)
-    for column in range(codes.shape[1]):
-        scores += tables[:, column][:, codes[:, column]]
-    return scores
-
-
 def best_rows(scores: Floats, k: int) -> Ints:
     """Return the k best rows of one query: higher score first, then lower row."""
     kept, n_blocks = np.arange(len(scores)), len(scores) // _BLOCK
