@@ -85,9 +85,11 @@ def test_every_class_of_the_registry_can_be_imported_by_its_own_name():
 def test_help_shows_what_users_call_in_few_lines():
     import pydoc
 
+    # Newer ones write a parameter of a signature on each line.
+    room = 250 if sys.version_info < (3, 13) else 300
     for cls, most in (
-        (acqh.ACQH, 250),
-        (acqh.methods.ACQHPaper, 250),
+        (acqh.ACQH, room),
+        (acqh.methods.ACQHPaper, room),
         (acqh.quantize.AdditiveQuantizer, 200),
         (acqh.features.KernelMap, 150),
     ):

@@ -39,7 +39,7 @@ def same(answer, expected):
 def test_a_text_finds_what_it_finds_in_python(client, collection):
     answer = client.post("/search", json={"text": "black cat", "k": 5}).json()
     assert same(answer, collection.search(text="black cat", k=5))
-    assert {hit["labels"][0] for hit in answer["hits"][:4]} == {"cat"}  # as many are black cats
+    assert {hit["labels"][0] for hit in answer["hits"]} == {"cat"}
     assert answer["bytes_per_item"] > 0
     assert set(answer["milliseconds"]) == {"encode", "search", "items", "total"}
     assert answer["explanation"] is None

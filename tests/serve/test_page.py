@@ -670,7 +670,8 @@ def test_the_panel_ends_with_the_number_on_the_tile(client, visit, mode):
         )
         shown = page.locator("#hits .match").nth(position).inner_text()
         assert rows[-1][:2] == ["On the tile", shown]
-        assert max(int(row[1].split()[0]) for row in rows[:-1]) == int(shown.split()[0])
+        added = sum(int(row[1].split()[0]) for row in rows[:-1])  # of rounded numbers
+        assert abs(min(added, 99) - int(shown.split()[0])) <= 1
         expect(page.locator(".reason")).to_have_text(re.compile(r"^It .*\.$"))
 
 

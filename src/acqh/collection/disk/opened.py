@@ -40,6 +40,9 @@ _SMALL_PART = 16
 LEVELS, _CHANGED_PART = "levels", 0.05
 # One query in twenty about something that no item has anything to do with shows a hit above it.
 _CHANCE = 0.05
+# No level is below this part of the highest score: a few groups of like items have a level of zero,
+# above which all hits would be equal.
+_LEAST_PART = 0.1
 # Items by which levels are measured.
 _MAX_ITEMS = 2_048
 
@@ -100,12 +103,13 @@ def measure_levels(index: "CodeIndex", queries: Mapping[str, Floats], change: in
     )
     # Most items have nothing to do with each other, and the lower half of the scores is theirs
     # alone; the best of that many would be below the level in 19 of 20 cases.
-    low, middle = np.quantile(items @ vectors.T, [0.16, 0.5])
+    low, middle, highest = np.quantile(items @ vectors.T, [0.16, 0.5, 1.0])
     item = float(middle + (middle - low) * NormalDist().inv_cdf((1 - _CHANCE) ** (1 / len(index))))
     text = item
     if len(words):
         text = float(np.quantile(index.search(words, 1).scores[:, 0], 1 - _CHANCE))
-    return Levels(max(text, 0.0), max(item, 0.0), squares, change)
+    least = _LEAST_PART * max(float(highest), 0.0)
+    return Levels(max(text, least), max(item, least), squares, change)
 
 
 class IndexCache:

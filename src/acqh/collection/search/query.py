@@ -18,12 +18,12 @@ from acqh.collection.search.rank import (
     POOL,
     SAME_POOL,
     SOME_POOL,
-    UNCERTAIN,
     Place,
     Question,
     compare_words,
     find_same,
     fuse,
+    match_of_both,
     put_first,
     rank_by_meaning,
     rate,
@@ -111,11 +111,7 @@ def _answer(
         others = {hit.number: items[hit.number] for hit in found}
         match = rate(opened, asked, ranking.best, k, others)
         best = fuse(match, by_words, k, words_first=asked.given <= {"text"})
-        # Words are certain where all of them are there; some add to what content says.
-        match |= {
-            place.number: min(1.0 if place.parts[0] >= 1 else UNCERTAIN, place.score)
-            for place in best
-        }
+        match |= {place.number: match_of_both(*place.parts) for place in best}
         why = reasons(connection, expression, [place.number for place in best])
     else:
         same = [] if image is None else find_same(connection, meaning, image)

@@ -38,7 +38,7 @@ _SOME_WORDS = 0.5
 # What it is worth besides to be called so, and to have the words in the forms that were typed.
 _CALLED_SO, _AS_TYPED = 1.0, 0.25
 # The most that `match` is where not every word is there, nor the same image.
-UNCERTAIN = 0.99
+_UNCERTAIN = 0.99
 # Both rankings are read this far at least, so that what is good in both comes up.
 POOL = 100
 # Of items that have some of the words, those of the best BM25.
@@ -181,7 +181,16 @@ def match_of(score: float, limit: float) -> float:
     """
     if score <= 0:
         return 0.0
-    return 0.5 * score / limit if score <= limit else min(UNCERTAIN, 1 - 0.5 * limit / score)
+    return 0.5 * score / limit if score <= limit else min(_UNCERTAIN, 1 - 0.5 * limit / score)
+
+
+def match_of_both(words: float, content: float) -> float:
+    """Return how far an item stands out by words and content together, from what each is worth.
+
+    All words are certain. Some count half: at their whole worth, three in five queries of which a
+    caption has some words would stand out, though nothing of the kind is there.
+    """
+    return 1.0 if words >= 1 else min(_UNCERTAIN, words / 2 + content)
 
 
 class Place(NamedTuple):

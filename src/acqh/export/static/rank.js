@@ -4,7 +4,7 @@ import { isSign, plain, wordsOf } from "./tokens.js";
 
 // What some of the words are worth at most, to be called so, and to have the words as typed.
 const [SOME_WORDS, CALLED_SO, AS_TYPED] = [0.5, 1, 0.25];
-export const UNCERTAIN = 0.99; // the most that a hit matches where not every word is there
+const UNCERTAIN = 0.99; // the most that a hit matches where not every word is there
 const PUNCTUATION = /^[.,;:!?()[\]{}"']+|[.,;:!?()[\]{}"']+$/gu;
 const NAMES = ["name", "title", "keywords", "description", "file"];
 
@@ -22,6 +22,11 @@ export function lengthOf(query, squares) {
 export function matchOf(score, limit) {
   if (score <= 0) return 0;
   return score <= limit ? (0.5 * score) / limit : Math.min(UNCERTAIN, 1 - (0.5 * limit) / score);
+}
+
+/** How far an item stands out by words and content together: some of the words count half. */
+export function matchOfBoth(words, content) {
+  return words >= 1 ? 1 : Math.min(UNCERTAIN, words / 2 + content);
 }
 
 /** Hits by words, with whether they are called exactly so and have the words as they were typed. */

@@ -5,7 +5,7 @@ import { Codes } from "./codes.js";
 import { fetchBytes, fetchJson } from "./load.js";
 import { Lookup, readWords } from "./lookup.js";
 import { Pieces } from "./pieces.js";
-import { UNCERTAIN, compare, fuse, lengthOf, matchOf } from "./rank.js";
+import { compare, fuse, lengthOf, matchOf, matchOfBoth } from "./rank.js";
 
 const POOL = 100; // both rankings are read this far at least
 const SOME_POOL = 30; // of items that have some of the words
@@ -78,7 +78,7 @@ export class Engine {
       const scores = asked.vector ? codes.scores(asked.vector, others.map(({ place }) => place)) : [];
       match = this.#rate(asked, new Map([...meaning, ...scores]));
       best = fuse(match, byWords, body.k, asked.isText);
-      for (const { place, score, parts } of best) match.set(place, Math.min(parts[0][1] >= 1 ? 1 : UNCERTAIN, score));
+      for (const { place, parts } of best) match.set(place, matchOfBoth(...parts.map(([, worth]) => worth)));
       for (const { place } of best) why.set(place, reasons(found.phrases, place));
     }
     if (asked.given.size) for (const [place] of meaning) why.set(place, [...(why.get(place) ?? []), "content"]);

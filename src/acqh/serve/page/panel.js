@@ -64,8 +64,8 @@ function reasonOf(hit, { words, content }) {
 /** What was looked at and what it is worth, down to the number on the tile. */
 function tally(hit, { near, level, content, words }) {
   const rows = [];
-  const worth = words >= 1 ? `${words >= 2 ? "it is called so" : "all are there"}, worth ${words.toFixed(2)}` : words ? "some are there" : "none is there";
-  if (words !== null) rows.push(["Words", percent(Math.min(1, words)), worth]);
+  const worth = words >= 1 ? `${words >= 2 ? "it is called so" : "all are there"}, worth ${words.toFixed(2)}` : words ? "some are there, at half their worth" : "none is there";
+  if (words !== null) rows.push(["Words", percent(words >= 1 ? 1 : words / 2), worth]);
   if (isSame(hit)) rows.push(["Image", percent(1), "the same"]);
   if (content !== null) rows.push(["Content", percent(content), level ? `nearness ${signed(near)}; ${signed(level)} makes 50 %` : signed(near)]);
   const sum = (words + (content ?? 0)).toFixed(2);
