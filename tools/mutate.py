@@ -425,7 +425,6 @@ def rounds(
 
 def run(seed: int, n_rounds: int | None, seconds: float | None) -> dict[str, Any]:
     """Damage files for a number of rounds or seconds; return the counts and the failures."""
-    logging.disable()  # a damaged index is made again, and that is said each time
     counts: Counter[str] = Counter()
     failures: list[dict[str, Any]] = []
     start = time.monotonic()
@@ -462,6 +461,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float)
     chosen = parser.parse_args()
+    logging.disable()  # a damaged index is made again, and that is said each time
     found = run(chosen.seed, chosen.rounds, chosen.seconds)
     causes: dict[str, list[dict[str, Any]]] = {}
     for failure in found["failures"]:
