@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from acqh._core.arrays import Floats, check_positive_int
 from acqh._core.runtime import Progress, RandomState, say_nothing
-from acqh.collection.disk.folder import replacing, size_on_disk, undisturbed
+from acqh.collection.disk.folder import replacing, site_key_of, size_on_disk, undisturbed
 from acqh.collection.disk.opened import Opened, open_folder
 from acqh.collection.search.query import FeatureRow, Where, browse, search
 from acqh.collection.store import items as stored
@@ -151,7 +151,8 @@ class Collection:
         target = Path(path)
         with replacing(target, overwrite=overwrite) as folder:
             say = progress or say_nothing
-            skipped = build_into(folder, target.stem, source, settings, say)
+            key = site_key_of(target)
+            skipped = build_into(folder, target.stem, source, settings, say, site_key=key)
         collection = cls.open(target)
         collection.skipped = tuple(skipped)
         return collection
@@ -191,7 +192,15 @@ class Collection:
         with replacing(self.path, overwrite=True, hold=True) as folder:
             self._store.check_in_place()
             items, say = kept_items(self._store), progress or say_nothing
-            skipped = build_into(folder, facts.name, items, facts.settings, say, old=self.opened)
+            skipped = build_into(
+                folder,
+                facts.name,
+                items,
+                facts.settings,
+                say,
+                site_key=facts.site_key,
+                old=self.opened,
+            )
         collection = self.open(self.path)
         collection.skipped = tuple(skipped)
         return collection

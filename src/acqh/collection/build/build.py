@@ -79,6 +79,7 @@ def build_into(
     settings: BuildSettings,
     progress: Progress,
     *,
+    site_key: str,
     old: Opened | None = None,
 ) -> Skipped:
     """Make a collection of that name in an empty folder; return what was left out, and why.
@@ -108,6 +109,7 @@ def build_into(
             **vars(learnt),
             name=name,
             generation=generation,
+            site_key=site_key,
             n_skipped=len(skipped),
             version=__version__,
             settings=settings,

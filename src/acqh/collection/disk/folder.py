@@ -60,6 +60,7 @@ class Facts(Learnt):
 
     name: str
     generation: str
+    site_key: str  # secret of published ids; retraining and overwriting keep it
     n_skipped: int
     version: str
     settings: BuildSettings
@@ -67,7 +68,10 @@ class Facts(Learnt):
 
 
 # Those that the manifest has as they are.
-_PLAIN = ("generation", "trained_on", "n_trained", "n_skipped", "asked_as", "expected_error")
+_PLAIN = (
+    *("generation", "site_key", "trained_on", "n_trained", "n_skipped", "asked_as"),
+    "expected_error",
+)
 
 
 def undisturbed(
@@ -186,6 +190,15 @@ def generation_of(path: str | os.PathLike[str]) -> str:
         It is damaged.
     """
     return str(_read_manifest(Path(path)).info.get("generation"))
+
+
+def site_key_of(path: Path) -> str:
+    """Return the site key of the collection at a path, or a new one if it has none."""
+    try:
+        key = _read_manifest(path).info.get("site_key")
+    except (FileNotFoundError, CorruptBundleError):
+        key = None
+    return key if isinstance(key, str) else secrets.token_hex(16)
 
 
 def _read_manifest(folder: Path, **how: bool) -> Bundle:

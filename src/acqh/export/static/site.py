@@ -188,7 +188,7 @@ def site(
         for item in kept
     ]
     made = _Folder(_checked_folder(Path(folder)))
-    ids = [_public_id(item.id, collection.generation) for item in items]
+    ids = [_public_id(item.id, collection.opened.facts.site_key) for item in items]
     images, slots = _images(made, items, small, progress)
     facts: dict[str, Any] = {
         "name": collection.path.stem,
