@@ -25,7 +25,6 @@ def main() -> None:
         queries = model.project(next(iter(views.values())), view=next(iter(views)))
         found = index.search(queries, k=5)
         index.search(queries, k=5, budget=10)
-        index.search(queries, k=5, epsilon=0.1)
         index.search(queries, k=5, recall=0.9)
     acqh.metrics.evaluate(found, data.labels, data.labels, ids=np.arange(40))
     codes = rng.integers(256, size=(40, 2), dtype=np.uint8)

@@ -58,9 +58,8 @@ def cases(draw):
 
 STOPS = st.one_of(
     st.fixed_dictionaries({"budget": st.sampled_from([1, 2, 10, 100, 1000])}),
-    st.fixed_dictionaries({"epsilon": st.sampled_from([0, 1e-3, 0.5, 3, 100])}),
     st.fixed_dictionaries({"recall": st.sampled_from([0.01, 0.5, 0.95, 1])}),
-    st.just({"budget": 50, "epsilon": 0.2, "recall": 0.9}),
+    st.just({"budget": 50, "recall": 0.9}),
 )
 
 
@@ -75,19 +74,6 @@ def test_certificates_are_never_wrong(case, stop, k, filtered):
     if "budget" in stop:
         # Each part may round its share up.
         assert (result.seen <= stop["budget"] + 8).all()
-    if "epsilon" in stop and "budget" not in stop and "recall" not in stop:
-        found_all = result.counts == k
-        gaps = result.bound[found_all] - result.scores[found_all, -1]
-        slack = np.float32(stop["epsilon"]) + 1e-5 * np.abs(result.bound[found_all])
-        assert (gaps <= slack).all()
-        assert result.exact[~found_all].all()
-
-
-def test_a_search_with_epsilon_goes_on_until_k_items_are_found():
-    rng = np.random.default_rng(105)
-    index = CodeIndex(rng.normal(size=(4, 64, 4))).add(rng.integers(64, size=(50, 4)))
-    result = index.search(rng.normal(size=(1, 4)), 1, epsilon=3.0)
-    assert result.counts.tolist() == [1]
 
 
 @given(case=cases(), stop=STOPS, k=st.sampled_from([1, 3, 10, 1000]), filtered=st.booleans())
@@ -177,7 +163,7 @@ def test_the_recall_asked_for_is_found_on_average(clustered, recall):
 def test_answers_are_the_same_mapped_from_a_file_and_on_threads(clustered, tmp_path):
     index, queries = clustered
     index.save(tmp_path / "index")
-    for stop in ({"budget": 300}, {"epsilon": 0.5}, {"recall": 0.9}, {}):
+    for stop in ({"budget": 300}, {"recall": 0.9}, {}):
         expected = index.search(queries, 10, n_threads=1, **stop)
         mapped = CodeIndex.load(tmp_path / "index", verify=True).search(
             queries, 10, n_threads=3, **stop
@@ -204,9 +190,6 @@ def test_a_file_without_reaches_gives_the_same_answers(clustered, tmp_path):
     [
         ({"budget": 0}, "budget must be a whole number"),
         ({"budget": 1.5}, "budget must be a whole number"),
-        ({"epsilon": -1}, "epsilon must be a finite score of at least 0, got -1"),
-        ({"epsilon": np.nan}, "epsilon must be"),
-        ({"epsilon": "1"}, "epsilon must be"),
         ({"recall": 0}, "recall must be above 0 and at most 1, got 0"),
         ({"recall": 1.1}, "recall must be"),
         ({"recall": [0.5]}, "recall must be"),

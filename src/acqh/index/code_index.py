@@ -161,7 +161,6 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         n_threads: int | None = None,
         *,
         budget: int | None = None,
-        epsilon: float | None = None,
         recall: float | None = None,
         rerank: Any = None,
         rerank_k: int | None = None,
@@ -184,9 +183,6 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         budget : int, optional
             Look at no more than this many codes for each query; the most promising come first.
             Fewer than k items are found where these codes have no more that may be found.
-        epsilon : float, optional
-            Stop when k items are found and none that is missing can score more than this above
-            the k-th best.
         recall : float, optional
             Stop when this share of the k best is found, above 0 and at most 1: as expected from
             how words are distributed, not for certain.
@@ -201,8 +197,8 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         Returns
         -------
         SearchResult
-            Empty rows, with counts of 0, where no item may be found. Without `budget`, `epsilon`
-            and `recall` every answer is exact. With them the search stops at the first that is
+            Empty rows, with counts of 0, where no item may be found. Without `budget` and
+            `recall` every answer is exact. With them the search stops at the first that is
             fulfilled; ``exact`` says of each answer whether it is proven all the same, and
             ``bound`` what an item that is missing can score at most.
 
@@ -210,7 +206,7 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         ------
         InvalidInputError
             A query is not finite, has the wrong number of components, or is so large that scores
-            overflow; k, n_threads or budget is below 1, epsilon below 0, recall not a share,
+            overflow; k, n_threads or budget is below 1, recall not a share,
             rerank_k below k; the filter or the vectors do not fit the index.
 
         Examples
@@ -224,7 +220,7 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         >>> bool(result.bound[0] >= index.search(query, k=3).scores[0, 2])
         True
         """
-        stop = as_stop(budget, epsilon, recall)
+        stop = as_stop(budget, recall)
         given, give_back = take_in(queries)
         queries = as_queries(given, self._codebooks.shape[2])
         k = check_positive_int(k, "k")

@@ -106,8 +106,7 @@ def _visit_above(
     """Visit the runs not yet visited whose head reaches the floor and can reach the threshold.
 
     Of codes with many rows, the entry `done` is left out. `lows` are the floor and what the words
-    of a tail can add at most. Returns the number of keys, the worst of them, the highest bound
-    of a run that was left out although it may hold more than the threshold, and how many entries
+    of a tail can add at most. Returns the number of keys, the worst of them, and how many entries
     the runs visited have.
     """
     floor, rest = lows
@@ -121,16 +120,15 @@ def _visit_above(
     n_b, (last_a, last_b) = order_b.shape[0], (heads.ordered[0], heads.ordered[1])
     # Long tails are passed over by their first word where the others cannot make up for it.
     deep, short = tails.shape[1] >= MIN_GROUPED, tails.shape[1] == 2
-    seen, given_up, left, slack = np.int64(0), np.int64(0), NO_LIMIT, np.float32(0)
+    seen, given_up, left = np.int64(0), np.int64(0), NO_LIMIT
     passed, chosen = np.int64(0), np.empty(_PIECE, dtype=np.uint64)
     first_table = tables[0] if deep else query.table[0]
     limited = False
     if effort is not None:
         limited = True
-        left, slack = effort.limit - query.tally[0], np.float32(effort.slack)
-    ceiling = _LOWEST
+        left = effort.limit - query.tally[0]
     threshold = key_score(worst)
-    low = max(floor, threshold + slack - rest)
+    low = max(floor, threshold - rest)
     for place in range(last_a):
         if bounds_a[place] + bounds_b[0] < low or (limited and seen >= left):
             break
@@ -148,11 +146,6 @@ def _visit_above(
             start, stop = np.uint64(starts[run]), np.uint64(starts[run + _ONE])
             if start == stop:
                 continue
-            if slack > 0:
-                bound = run_bound(bounds, reaches, run, head)
-                if bound < threshold + slack:
-                    ceiling = bound if bound > ceiling else ceiling
-                    continue
             passed += np.int64(stop - start)
             while start < stop:
                 end, n = stop, np.int64(stop - start)
@@ -185,11 +178,11 @@ def _visit_above(
                         count, worst = keep_key(keys, k, key, count, worst)
                     threshold = key_score(worst)
                 start = end
-            low = max(floor, threshold + slack - rest)
+            low = max(floor, threshold - rest)
         visited[place] = next_b
     query.tally[0] += seen
     query.tally[1] += seen - given_up
-    return count, worst, ceiling, passed
+    return count, worst, passed
 
 
 @kernel()
@@ -226,9 +219,9 @@ def _search_one(
     items that were left out can score at most, as far as it is no less than the worst.
     """
     n_entries = query.runs.tails.shape[0]
-    limit, slack, misses = NO_LIMIT, np.float32(0), -1.0
+    limit, misses = NO_LIMIT, -1.0
     if effort is not None:
-        limit, slack, misses = effort.limit, np.float32(effort.slack), effort.misses
+        limit, misses = effort.limit, effort.misses
     limited = limit < NO_LIMIT or misses >= 0
     plain = query.k * PLAIN_PASS_PART > query.runs.n_rows and not limited
     grouped = query.runs.gap_starts.shape[0] > 0
@@ -260,17 +253,17 @@ def _search_one(
         if floor < reached:
             order_heads(heads, highs, _LOWEST, reached, plain)
             reached = _LOWEST
-        count, worst, skipped, n_passed = _visit_above(
+        count, worst, n_passed = _visit_above(
             query, heads, effort, (floor, rest), done, count, worst
         )
-        ceiling, passed = max(ceiling, skipped), passed + n_passed
+        passed += n_passed
         if count >= query.k:
             count, worst = query.k, keep_best(query.keys, count, query.k)
         threshold = key_score(worst)
         if query.tally[0] >= limit:
             break
-        if floor == _LOWEST or threshold + slack - rest >= floor:
-            proven = slack == 0
+        if floor == _LOWEST or threshold - rest >= floor:
+            proven = True
             break
         if misses >= 0 and worst != NO_KEY and query.tally[0] >= worth:
             if n_heads.shape[0] == 0:
@@ -279,8 +272,7 @@ def _search_one(
             width, need = spread / (N_WAVES * BINS_A_WAVE), threshold - best - mean
             if expected_misses(n_heads, wave, width, need, deviation) <= misses:
                 break
-        # What is found would not be found again with slack.
-        plain = not limited and slack == 0 and passed * PLAIN_PASS_PART > n_entries
+        plain = not limited and passed * PLAIN_PASS_PART > n_entries
         if plain:
             # Start again, in storage order, for all that is no worse than the worst found.
             count, worst = forget_rows(query, count), worst + _ONE

@@ -51,7 +51,6 @@ class Effort(NamedTuple):
     """When a search may stop before its answer is proven."""
 
     limit: int  # how many codes a query may have looked at when it is done with the segment
-    slack: float  # what may be missed scores at most so much more than the k-th best
     misses: float  # how many of the k best may be missed, as expected; below 0 for none
 
 
@@ -136,7 +135,6 @@ class Stop(NamedTuple):
     """When a search may end before its answer is proven; by default never."""
 
     budget: int | None = None  # how many codes each query may look at
-    epsilon: float = 0.0  # what is missed scores at most this much more than the k-th best
     recall: float = 1.0  # what share of the k best is to be found, as expected
 
     def efforts(self, targets: Sequence[Target[Runs]], k: int) -> Sequence[Effort | None]:
@@ -151,7 +149,7 @@ class Stop(NamedTuple):
             if self.budget is not None:
                 limit = -(-self.budget * end // max(int(ends[-1]), 1))
             misses = (1 - self.recall) * k * share if self.recall < 1 else -1.0
-            efforts.append(Effort(limit, float(np.float32(self.epsilon)), misses))
+            efforts.append(Effort(limit, misses))
             before = end
         return efforts
 
@@ -159,21 +157,19 @@ class Stop(NamedTuple):
 TO_THE_END = Stop()
 
 
-def as_stop(budget: Any, epsilon: Any, recall: Any) -> Stop:
+def as_stop(budget: Any, recall: Any) -> Stop:
     """Check when a search may stop; raise InvalidInputError.
 
     Examples
     --------
-    >>> as_stop(budget=100, epsilon=None, recall=0.9)
-    Stop(budget=100, epsilon=0.0, recall=0.9)
+    >>> as_stop(budget=100, recall=0.9)
+    Stop(budget=100, recall=0.9)
     """
-    epsilon, recall = (0.0 if epsilon is None else epsilon), (1.0 if recall is None else recall)
-    if not isinstance(epsilon, int | float | np.number) or not 0 <= epsilon < np.inf:
-        raise InvalidInputError(f"epsilon must be a finite score of at least 0, got {epsilon!r}")
+    recall = 1.0 if recall is None else recall
     if not isinstance(recall, int | float | np.number) or not 0 < recall <= 1:
         raise InvalidInputError(f"recall must be above 0 and at most 1, got {recall!r}")
     budget = None if budget is None else check_positive_int(budget, "budget")
-    stop = Stop(budget, float(epsilon), float(recall))
+    stop = Stop(budget, float(recall))
     return TO_THE_END if stop == TO_THE_END else stop
 
 
