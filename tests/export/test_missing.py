@@ -1,5 +1,6 @@
 """Without the package that an export needs, the error names the extra."""
 
+import subprocess
 import sys
 
 import numpy as np
@@ -26,3 +27,10 @@ def test_a_missing_package_is_an_error_that_names_the_extra(
     with pytest.raises(MissingExtraError, match=rf"pip install 'acqh\[{extra}\]'"):
         export(index, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_site_needs_no_web_framework():
+    missing = "fastapi", "pydantic", "starlette", "uvicorn"
+    forbid = f"import sys; sys.modules.update(dict.fromkeys({missing}))"
+    command = f"{forbid}; from acqh.export import site"
+    subprocess.run([sys.executable, "-c", command], check=True, timeout=120)

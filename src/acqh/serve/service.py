@@ -28,20 +28,17 @@ from acqh.errors import (
 from acqh.serve import schemas
 from acqh.serve.live import Lane, Live
 from acqh.serve.middleware import Metrics
-from acqh.serve.overview import MapCache, examples_in
 from acqh.serve.schemas import ProblemError
 from acqh.serve.settings import Limits, Settings
+from acqh.web.originals import BROWSER_FORMATS, file_of, original_of
+from acqh.web.overview import MapCache, examples_in
 
 T = TypeVar("T")
 # What is written as JSON, and whatever is in it.
 Written = dict[str, Any]
 
-# The columns that name an item's image file: a manifest's, and that of a folder of images.
-FILES = ("image", "file")
 # A name on the map.
 _NAME_CHARS = 80
-# What browsers show; fewer decoders than Pillow has.
-_SHOWN = ("BMP", "GIF", "JPEG", "PNG", "WEBP")
 # An image that can be decoded at reduced size may have this many times the pixels of another.
 _REDUCED = 4
 
@@ -130,7 +127,10 @@ class Service:
             root, name = self._root_of(item), file_of(item)
             if root is None or name is None:
                 raise ProblemError(404, "the image of this item is not served as it was")
-            return original_of(root, name)
+            try:
+                return original_of(root, name)
+            except FileNotFoundError as error:
+                raise ProblemError(404, str(error)) from None
 
         return await self.live.run(_translating(work))
 
@@ -268,7 +268,7 @@ class Service:
         """Return an image whose header can be read and has few enough pixels."""
         images, most = require("PIL.Image"), self.settings.max_pixels
         # What telephones make is taken, too, where its decoder is installed.
-        taken = [name for name in image_formats() if name in (*_SHOWN, "HEIF")]
+        taken = [name for name in image_formats() if name in (*BROWSER_FORMATS, "HEIF")]
         detail = f"the image has more than {most:,} pixels; send a smaller one"
         too_large = ProblemError(413, detail)
         try:
@@ -286,12 +286,6 @@ class Service:
         if width * height > (_REDUCED if is_reduced else 1) * most:
             raise too_large
         return content
-
-
-def file_of(item: Item) -> str | None:
-    """Return the name of an item's image file, as its manifest or its folder gave it."""
-    names = (item.columns.get(column) for column in FILES)
-    return next((name for name in names if isinstance(name, str) and name), None)
 
 
 def _name_of(item: Item) -> str:
@@ -315,25 +309,6 @@ def _decoded(text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         raise ProblemError(422, "image: this is not base64; send the file's bytes so") from None
-
-
-def original_of(root: Path, name: str) -> tuple[Path, str]:
-    """Return the path and the media type of an image that a manifest names.
-
-    Raises ProblemError: 404: it does not exist, lies outside the folder, or is not an image that
-    browsers show.
-    """
-    missing = ProblemError(404, "the image file of this item does not exist")
-    try:
-        path = (root / name).resolve()
-        if not path.is_relative_to(root.resolve()) or not path.is_file():
-            raise missing
-        with require("PIL.Image").open(path, formats=_SHOWN) as image:
-            return path, str(image.get_format_mimetype())
-    except ProblemError:
-        raise
-    except Exception:  # damaged bytes make decoders raise anything
-        raise missing from None
 
 
 def _weights(query: schemas.Query, has_images: bool, collection: Collection) -> dict[str, float]:

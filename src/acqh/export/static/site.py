@@ -19,10 +19,9 @@ from acqh.collection import Collection, Item
 from acqh.encoders.images import THUMBNAIL_SIDE, make_thumbnail, read_image
 from acqh.errors import CollectionError, InvalidInputError
 from acqh.export.static.words import word_files
-from acqh.serve.app import PAGE
-from acqh.serve.overview import examples_in, make_map
-from acqh.serve.schemas import ProblemError
-from acqh.serve.service import FILES, file_of, original_of
+from acqh.web import PAGE
+from acqh.web.originals import FILES, file_of, original_of
+from acqh.web.overview import examples_in, make_map
 
 _OWN = Path(__file__).parent
 _START = "index.html"
@@ -304,7 +303,7 @@ def _original(item: Item) -> Path | None:
     name = file_of(item)
     try:
         return original_of(Path(item.folder), name)[0] if item.folder and name else None
-    except ProblemError:
+    except FileNotFoundError:
         return None
 
 

@@ -1,0 +1,34 @@
+"""The image files that items were built from."""
+
+from pathlib import Path
+
+from acqh._core.imports import require
+from acqh.collection import Item
+
+# The fields that name an item's image file: a table's, and that of a folder of images.
+FILES = ("image", "file")
+# What browsers show; fewer decoders than Pillow has.
+BROWSER_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "WEBP")
+
+
+def file_of(item: Item) -> str | None:
+    """Return the name of an item's image file, as its table or its folder gave it."""
+    names = (item.columns.get(column) for column in FILES)
+    return next((name for name in names if isinstance(name, str) and name), None)
+
+
+def original_of(root: Path, name: str) -> tuple[Path, str]:
+    """Return the path and the media type of an image file in a folder.
+
+    Raises FileNotFoundError: it does not exist, lies outside the folder, or is not an image that
+    browsers show.
+    """
+    missing = FileNotFoundError("the image file of this item does not exist")
+    try:
+        path = (root / name).resolve()
+        if not path.is_relative_to(root.resolve()) or not path.is_file():
+            raise missing
+        with require("PIL.Image").open(path, formats=BROWSER_FORMATS) as image:
+            return path, str(image.get_format_mimetype())
+    except Exception:  # damaged bytes make decoders raise anything
+        raise missing from None
