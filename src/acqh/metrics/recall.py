@@ -1,34 +1,50 @@
-"""Recall of any index against exact search, with what it takes in time and bytes."""
+"""Recall of any index against exact search, with its time per query and bytes per item."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints, as_matrix, check_positive_int
+from acqh._core.arrays import (
+    Array,
+    Bools,
+    Floats,
+    Ints,
+    as_matrix,
+    as_rows,
+    check_positive_int,
+    is_sparse,
+    slices,
+    unit_rows,
+)
 from acqh.errors import InvalidInputError
 
 Metric: TypeAlias = Literal["ip", "cosine", "l2"]
 METRICS = ("ip", "cosine", "l2")
-# Items and queries compared at a time.
-_N_ITEMS, _N_QUERIES = 16_384, 1_024
+# Items and queries scored at a time: 16 MB of scores.
+_N_ITEMS, _N_QUERIES = 16_384, 256
+# Values gathered at a time to score single answers: 8 MB.
+_N_GATHERED = 2_000_000
+# Error of a score in single precision, relative to the norms of query and item. Measured: equal
+# vectors of 2 to 4,096 components have scores at most 1.1 eps apart.
+_ROUNDING = 4 * float(np.finfo(np.float32).eps)
 
 
 @dataclass(frozen=True)
 class Recall:
-    """How much of what exact search finds an index finds; what `recall` returns.
+    """Recall of an index against exact search; what `recall` returns.
 
     Attributes
     ----------
     recall : mapping of int to float
-        By k: the share of the exact best k items that are among the first k found.
+        By k: the share of the first k answers that are as good as the exact best k.
     n_items, n_queries : int
     seconds_per_query : float or None
-        All queries asked at once; None where answers were given.
+        All queries in one call. None if the answers were given.
     bytes_per_item : float or None
-        None where the index does not say.
+        None if the size of the index is not known.
     """
 
     recall: Mapping[int, float]
@@ -53,26 +69,32 @@ def recall(
     truth: Any = None,
     n_bytes: int | None = None,
 ) -> Recall:
-    """Compare what an index finds with what exact search finds.
+    """Measure how many of the exact best items an index finds.
+
+    An answer counts if its exact score is at least that of the k-th best item. Of items with equal
+    vectors, any is a right answer. An item that is answered twice counts once.
 
     Parameters
     ----------
     searcher : index, callable, or (n_queries, n) array of ids
-        Anything with ``search(queries, k)``, such as a `CodeIndex` or an index of Faiss or usearch;
-        a function of the same arguments, such as hnswlib's ``knn_query``; or answers, best first.
+        An object with ``search(queries, k)``, such as a `CodeIndex` or an index of Faiss or
+        usearch; a function of the same arguments, such as hnswlib's ``knn_query``; or the answers,
+        best first. A pair is (scores, ids), as Faiss returns it; if only the second of them is
+        floating-point, (ids, scores), as hnswlib returns it. -1 and None mark missing answers.
     items : (n_items, n_components) array-like, or iterable of such
-        What was indexed, whole or in chunks.
+        The indexed vectors, whole or in chunks.
     queries : (n_queries, n_components) array-like
     k : int or sequence of int, default 10
-        Lengths of answers.
+        Number of answers per query.
     ids : (n_items,), optional
-        By which the index calls items; by default their rows.
+        The ids of the items in the index. Default: their rows.
     metric : {"ip", "cosine", "l2"}
-        What the best items are nearest by.
-    truth : (n_queries, n) whole numbers, optional
-        The rows of the exact best items, where they are known: at least as many as the largest k.
+        Inner product, cosine similarity or Euclidean distance.
+    truth : (n_queries, n) integers, optional
+        The rows of the exact best items under `metric`, at least as many as the largest k, if they
+        are known.
     n_bytes : int, optional
-        What the index takes; by default as it says.
+        Size of the index. Default: as the index reports it.
 
     Returns
     -------
@@ -81,7 +103,8 @@ def recall(
     Raises
     ------
     InvalidInputError
-        Queries and items of different widths, too few true neighbours, or no answers.
+        No items or queries; items and queries of different widths; answers or true neighbours that
+        are ragged, or that are not among the items.
 
     Examples
     --------
@@ -95,102 +118,249 @@ def recall(
     >>> recall(lambda queries, k: np.argsort(-queries @ items.T)[:, :k], items, queries).recall
     {10: 1.0}
     """
-    lengths = [k] if isinstance(k, int) else list(k)
-    for each in lengths:
-        check_positive_int(each, "k")
-    asked = np.ascontiguousarray(as_matrix(queries, "queries"), np.float32)
-    if truth is None:
-        n_items, best = exact_neighbors(items, asked, max(lengths), metric=metric)
-    else:
-        n_items, best = len(items), np.asarray(truth)[:, : max(lengths)]
-        if best.shape != (len(asked), min(max(lengths), n_items)):
-            raise InvalidInputError(
-                f"truth has shape {np.shape(truth)}; for {len(asked)} queries and k={max(lengths)} "
-                "give as many rows and at least as many columns"
-            )
-    found, seconds = _ask(searcher, asked, best.shape[1])
-    true_ids = best if ids is None else np.asarray(ids)[best]
+    lengths, searched = check_lengths(k), as_queries(queries)
+    answers = ask(searcher, searched, max(lengths), n_bytes=n_bytes)
+    named = None if ids is None else _as_table([ids], "ids", 1)[0]
+    true_ids = None if truth is None else _read_truth(truth, named, len(searched))
+    chunks = _with_ids(items, named)
+    return compare([answers], chunks, searched, lengths, metric=metric, true_ids=true_ids)[0]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The ids that an index answered, with its time and size if they are known."""
+
+    ids: Array  # (n_queries, k) int64, or object for texts
+    seconds: float | None
+    n_bytes: int | None
+
+
+def ask(searcher: Any, queries: Floats, k: int, *, n_bytes: int | None = None) -> Answers:
+    """Search an index for all queries.
+
+    Raises InvalidInputError: the answers are not one row of ids per query.
+    """
+    search, answered, seconds = getattr(searcher, "search", searcher), searcher, None
+    if callable(search):
+        search(queries, k)  # the first call may load and compile
+        started = time.perf_counter()
+        answered = search(queries, k)
+        seconds = time.perf_counter() - started
     if n_bytes is None:
         n_bytes = getattr(searcher, "memory_bytes", getattr(searcher, "memory_usage", None))
+    answered = getattr(answered, "ids", getattr(answered, "keys", answered))
+    if isinstance(answered, tuple):
+        is_float = [np.asarray(each).dtype.kind == "f" for each in answered]
+        answered = answered[is_float.index(False) if is_float.count(False) == 1 else -1]
+    return Answers(_as_table(answered, "answers", len(queries))[:, :k], seconds, n_bytes)
+
+
+def compare(
+    answers: Sequence[Answers],
+    chunks: Iterable[tuple[Array, Any]],
+    queries: Floats,
+    lengths: Sequence[int],
+    *,
+    metric: Metric = "ip",
+    true_ids: Array | None = None,
+) -> list[Recall]:
+    """Return the recall of several indexes of the same items, in one pass over these.
+
+    `chunks`: ids and vectors of items. `true_ids`: of the exact best items, if they are known.
+    Raises as `recall` does.
+    """
+    if metric not in METRICS:
+        raise InvalidInputError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
+    lookups = [_Lookup(each.ids, "answers") for each in answers]
+    truth = None if true_ids is None else _Lookup(true_ids, "truth")
+    n_items, offset = 0, np.zeros(queries.shape[1], np.float32)
+    best = np.full((len(queries), max(lengths)), -np.inf, np.float32)
+    for ids, vectors in _blocks(chunks, queries.shape[1]):
+        if n_items == 0 and metric == "l2":  # distances keep more digits near the origin
+            offset = vectors.mean(axis=0)
+            queries = queries - offset
+        vectors = unit_rows(vectors) if metric == "cosine" else vectors - offset
+        halves = np.einsum("ij,ij->i", vectors, vectors) / 2 if metric == "l2" else np.zeros(1)
+        halves = np.broadcast_to(halves.astype(np.float32), len(vectors))
+        for lookup in lookups if truth is None else [*lookups, truth]:
+            lookup.add(ids, vectors, queries, halves)
+        if truth is None:
+            _keep_best(best, vectors, queries, halves)
+        n_items += len(vectors)
+    if n_items == 0:
+        raise InvalidInputError("there are no items; give at least one")
+    found = [lookup.checked_scores() for lookup in lookups]
+    if truth is None:
+        best = -np.sort(-best, axis=1)
+    else:
+        best = np.minimum.accumulate(truth.checked_scores(), axis=1)
+        if best.shape[1] < min(max(lengths), n_items):
+            raise InvalidInputError(
+                f"truth has {best.shape[1]} columns; for k={max(lengths)} give at least as many"
+            )
+    return [
+        _recall_of(each, scores, best, n_items, lengths)
+        for each, scores in zip(answers, found, strict=True)
+    ]
+
+
+def _keep_best(best: Floats, vectors: Floats, queries: Floats, halves: Floats) -> None:
+    """Update the best scores of each query, (n_queries, k) in any order, by those of items."""
+    k = best.shape[1]
+    for rows in slices(len(queries), _N_QUERIES):
+        scores = queries[rows] @ vectors.T
+        scores -= halves
+        if len(vectors) > k:
+            scores.partition(len(vectors) - k, axis=1)
+        both = np.hstack([best[rows], scores[:, -k:]])
+        both.partition(both.shape[1] - k, axis=1)
+        best[rows] = both[:, -k:]
+
+
+class _Lookup:
+    """Scores the answers of an index as it meets them among the items."""
+
+    def __init__(self, ids: Array, name: str) -> None:
+        is_given = ids != np.array(None) if ids.dtype == object else ids != -1
+        self._name = name
+        self._wanted, places = np.unique(ids[is_given], return_inverse=True)
+        self._is_seen = np.zeros(len(self._wanted), bool)
+        self._scores = np.full(ids.shape, -np.inf, np.float32)
+        # The index of each answer in `_wanted`; one beyond the end for missing and repeated ones.
+        self._places = np.full(ids.shape, len(self._wanted))
+        self._places[is_given] = places
+        self._places[_is_repeated(self._places)] = len(self._wanted)
+
+    def add(self, ids: Array, vectors: Floats, queries: Floats, halves: Floats) -> None:
+        """Score the answers that are among these items.
+
+        Raises InvalidInputError: one has numbers for ids, the other texts.
+        """
+        if not len(self._wanted):
+            return
+        if (ids.dtype == object) != (self._wanted.dtype == object):
+            raise InvalidInputError(
+                f"{self._name} has ids such as {self._wanted[0]!r}, the items such as {ids[0]!r}; "
+                "give the ids under which the items were indexed"
+            )
+        at = np.searchsorted(self._wanted, ids).clip(max=len(self._wanted) - 1)
+        is_wanted = self._wanted[at] == ids
+        self._is_seen[at[is_wanted]] = True
+        row_of = np.full(len(self._wanted) + 1, -1)
+        row_of[at[is_wanted]] = np.flatnonzero(is_wanted)
+        rows = row_of[self._places]
+        query, place = np.nonzero(rows >= 0)
+        item = rows[query, place]
+        for pairs in slices(len(item), max(_N_GATHERED // vectors.shape[1], 1)):
+            q, x, half = queries[query[pairs]], vectors[item[pairs]], halves[item[pairs]]
+            norms = np.linalg.norm(q, axis=1) * np.linalg.norm(x, axis=1)
+            scores = np.einsum("ij,ij->i", q, x) - half + _ROUNDING * (norms + half)
+            self._scores[query[pairs], place[pairs]] = scores
+
+    def checked_scores(self) -> Floats:
+        """Return the scores; raise InvalidInputError for ids that are not among the items."""
+        unknown = self._wanted[~self._is_seen].tolist()
+        if unknown:
+            raise InvalidInputError(
+                f"{len(unknown):,} of {len(self._wanted):,} items in {self._name} are not among "
+                f"those given, such as {unknown[0]!r}; give the items that were indexed, with the "
+                "ids of the index"
+            )
+        return self._scores
+
+
+def _recall_of(
+    answers: Answers, scores: Floats, best: Floats, n_items: int, lengths: Sequence[int]
+) -> Recall:
+    shares = {}
+    for k in lengths:
+        cut = min(k, n_items)
+        n_right = (scores[:, :cut] >= best[:, cut - 1 : cut]).sum(axis=1)
+        shares[k] = float(np.mean(n_right / cut))
     return Recall(
-        recall=shares_found(true_ids, found, lengths),
+        recall=shares,
         n_items=n_items,
-        n_queries=len(asked),
-        seconds_per_query=None if seconds is None else seconds / len(asked),
-        bytes_per_item=None if n_bytes is None else n_bytes / n_items,
+        n_queries=len(scores),
+        seconds_per_query=None if answers.seconds is None else answers.seconds / len(scores),
+        bytes_per_item=None if answers.n_bytes is None else answers.n_bytes / n_items,
     )
 
 
-def exact_neighbors(
-    items: Any, queries: Floats, k: int, *, metric: Metric = "ip"
-) -> tuple[int, Ints]:
-    """Return how many items there are, and the rows of the best k of each query, best first."""
-    if metric not in METRICS:
-        raise InvalidInputError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
-    asked = _unit(queries) if metric == "cosine" else queries
-    scores: Floats = np.empty((len(asked), 0), np.float32)
-    rows: Ints = np.empty((len(asked), 0), np.int64)
-    n_items = 0
-    for chunk in _chunks(items):
-        if chunk.shape[1] != asked.shape[1]:
+def _with_ids(items: Any, ids: Array | None) -> Iterator[tuple[Array, Any]]:
+    """Yield the ids and vectors of items, given whole or in chunks."""
+    start = 0
+    for chunk in [items] if hasattr(items, "shape") or isinstance(items, Sequence) else items:
+        matrix = as_matrix(chunk, "items")
+        stop = start + matrix.shape[0]
+        yield np.arange(start, stop) if ids is None else ids[start:stop], matrix
+        start = stop
+    if ids is not None and len(ids) != start:
+        raise InvalidInputError(f"there are {len(ids)} ids of {start} items; give one for each")
+
+
+def _blocks(chunks: Iterable[tuple[Array, Any]], width: int) -> Iterator[tuple[Array, Floats]]:
+    """Yield some items at a time, as float32."""
+    for ids, matrix in chunks:
+        ids = ids.astype(object) if ids.dtype.kind == "U" else ids
+        if matrix.shape[1] != width:
             raise InvalidInputError(
-                f"items have {chunk.shape[1]} components, queries {asked.shape[1]}; both must come "
-                "from one space"
+                f"items have {matrix.shape[1]} components, queries {width}; both must come from "
+                "one space"
             )
-        vectors = _unit(chunk) if metric == "cosine" else chunk
-        added = np.empty((len(asked), len(chunk)), np.float32)
-        for start in range(0, len(asked), _N_QUERIES):
-            added[start : start + _N_QUERIES] = asked[start : start + _N_QUERIES] @ vectors.T
-        if metric == "l2":
-            added -= np.square(vectors).sum(axis=1) / 2
-        scores = np.hstack([scores, added])
-        numbers = np.broadcast_to(np.arange(n_items, n_items + len(chunk)), added.shape)
-        rows = np.hstack([rows, numbers])
-        if scores.shape[1] > k:
-            kept = np.argpartition(-scores, k - 1, axis=1)[:, :k]
-            kept.sort(axis=1)
-            scores = np.take_along_axis(scores, kept, axis=1)
-            rows = np.take_along_axis(rows, kept, axis=1)
-        n_items += len(chunk)
-    order = np.argsort(-scores, axis=1, kind="stable")  # of equal ones the first row
-    return n_items, np.take_along_axis(rows, order, axis=1)
+        for rows in slices(matrix.shape[0], _N_ITEMS):
+            block = matrix[rows].toarray() if is_sparse(matrix) else matrix[rows]
+            if len(ids[rows]) == len(block):  # `_with_ids` raises at the end where there are fewer
+                yield ids[rows], np.asarray(block, dtype=np.float32)
 
 
-def _chunks(items: Any) -> Iterable[Floats]:
-    is_whole = hasattr(items, "shape") or isinstance(items, Sequence)
-    for matrix in [items] if is_whole else items:
-        vectors = as_matrix(matrix, "items")
-        for start in range(0, vectors.shape[0], _N_ITEMS):
-            yield np.asarray(vectors[start : start + _N_ITEMS], dtype=np.float32)
+def check_lengths(k: int | Iterable[int]) -> list[int]:
+    """Return the numbers of answers; raise InvalidInputError for none, or below 1."""
+    lengths = list(k) if isinstance(k, Iterable) else [k]
+    if not lengths:
+        raise InvalidInputError("k must name at least one number of answers, such as 10")
+    return [check_positive_int(each, "k") for each in lengths]
 
 
-def _unit(vectors: Floats) -> Floats:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.where(lengths > 0, lengths, 1))
+def as_queries(queries: Any) -> Floats:
+    """Return queries as float32; raise InvalidInputError where there are none."""
+    matrix = as_matrix(queries, "queries")
+    if matrix.shape[0] == 0:
+        raise InvalidInputError("there are no queries; give at least one")
+    return np.ascontiguousarray(matrix.toarray() if is_sparse(matrix) else matrix, np.float32)
 
 
-def _ask(searcher: Any, queries: Floats, k: int) -> tuple[Array, float | None]:
-    """Return ids, (n_queries, n), and the seconds that it took; None where they were given."""
-    search = getattr(searcher, "search", searcher)
-    if not callable(search):
-        return _as_ids(searcher, len(queries)), None
-    search(queries, k)  # what is loaded or compiled once is not counted
-    started = time.perf_counter()
-    found = search(queries, k)
-    return _as_ids(found, len(queries)), time.perf_counter() - started
-
-
-def _as_ids(found: Any, n_queries: int) -> Array:
-    """Return the ids of an answer: ours, usearch's keys, or of a pair the whole numbers."""
-    found = getattr(found, "ids", getattr(found, "keys", found))
-    if isinstance(found, tuple):
-        found = next((each for each in found if np.asarray(each).dtype.kind in "iu"), found[-1])
-    ids = np.asarray(found)
-    if ids.shape[:1] != (n_queries,) or ids.ndim != 2:
+def _as_table(values: Any, name: str, n_rows: int) -> Array:
+    """Return rows of ids, (n_rows, n) int64, or object for texts; raise InvalidInputError."""
+    table: Array = as_rows(values, name, InvalidInputError)
+    if table.ndim != 2 or len(table) != n_rows:
         raise InvalidInputError(
-            f"answers have shape {ids.shape}; give a row of ids for each of {n_queries} queries"
+            f"{name} have shape {table.shape}; give a row of ids for each of {n_rows} queries"
         )
-    return ids
+    if table.dtype.kind in "OU":
+        return table.astype(object)
+    if table.dtype.kind not in "iuf" or not np.array_equal(table, np.trunc(table)):
+        raise InvalidInputError(f"{name} must be ids: integers or texts, got {table.dtype}")
+    return table.astype(np.int64)
+
+
+def _read_truth(truth: Any, ids: Array | None, n_queries: int) -> Array:
+    """Return the ids of the true neighbours, which are given by row."""
+    rows = _as_table(truth, "truth", n_queries)
+    n_items = np.inf if ids is None else len(ids)
+    if rows.dtype == object or (rows < 0).any() or (rows >= n_items).any():
+        raise InvalidInputError("truth must be rows of items: integers from 0")
+    if _is_repeated(rows).any():
+        raise InvalidInputError("truth names an item twice for one query; give different rows")
+    return rows if ids is None else ids[rows]
+
+
+def _is_repeated(rows: Ints) -> Bools:
+    """Return where a row of the table repeats an earlier value of the same row."""
+    order = np.argsort(rows, axis=1, kind="stable")
+    ordered = np.take_along_axis(rows, order, axis=1)
+    repeated = np.zeros(rows.shape, bool)
+    np.put_along_axis(repeated, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
+    return repeated
 
 
 def shares_found(true_ids: Array, found_ids: Array, lengths: Iterable[int]) -> dict[int, float]:

@@ -1,6 +1,6 @@
 """Recall of saved indexes against exact search, and of codes of several sizes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array
 from acqh._core.imports import require
 from acqh.data import read, read_pieces
 from acqh.errors import CorruptBundleError, InvalidInputError
-from acqh.metrics.recall import Metric, Recall, exact_neighbors, recall
+from acqh.metrics.recall import Metric, Recall, as_queries, ask, check_lengths, compare
 from acqh.scale.compress.compress import compress
 from acqh.scale.compress.report import CompressionReport
 from acqh.scale.shards import open_index
@@ -72,22 +71,17 @@ def recall_of_files(
     ...     list(recall_of_files([folder + "/small.acqh"], path, path, k=[1]))
     ['small.acqh']
     """
-    asked = read_queries(queries, query_view)
-    ids: list[Array] = []
-
-    def chunks() -> Iterator[Array]:
-        for rows in read_pieces(list_vector_pieces(items, view, chunk_size)):
-            ids.append(rows.ids)
-            yield vectors_of(rows, view, "items")
-
-    n_items, truth = exact_neighbors(chunks(), asked, max(k), metric=metric)
-    named, found = np.concatenate(ids), {}
-    for path in map(Path, indexes):
-        searcher, n_bytes = _open(path)
-        found[path.name] = recall(
-            searcher, range(n_items), asked, k, ids=named, truth=truth, n_bytes=n_bytes
-        )
-    return found
+    lengths, searched = check_lengths(k), as_queries(read_queries(queries, query_view))
+    opened = {path.name: _open(path) for path in map(Path, indexes)}
+    answers = [
+        ask(index, searched, max(lengths), n_bytes=n_bytes) for index, n_bytes in opened.values()
+    ]
+    chunks = (
+        (rows.ids, vectors_of(rows, view, "items"))
+        for rows in read_pieces(list_vector_pieces(items, view, chunk_size))
+    )
+    recalls = compare(answers, chunks, searched, lengths, metric=metric)
+    return dict(zip(opened, recalls, strict=True))
 
 
 def _open(path: Path) -> tuple[Any, int | None]:
