@@ -1,5 +1,7 @@
 """Embeddings to codes, an index and a report."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 from acqh.metrics.recall import shares_found
 from acqh.quantize import AdditiveQuantizer
 from acqh.scale import Compressed
+from acqh.scale.compress.compress import _choose, _choose_others
 from acqh.scale.compress.report import RECALL_AT, exact_best
 from acqh.scale.recall import enough_bytes
 from acqh.scale.vectors import list_vector_pieces
@@ -435,3 +438,25 @@ def test_learning_again_wants_all_items():
     small = acqh.compress(items, bytes_per_item=1)
     with pytest.raises(InvalidInputError, match="20 of 200 items are not among those given"):
         small.relearn(items[:180])
+
+
+def test_rows_outside_the_sample_are_drawn_from_all_of_them():
+    chosen = np.array([0, 1, 4, 7, 8])
+    assert _choose_others(chosen, 10).tolist() == [2, 3, 5, 6, 9]
+    assert _choose_others(np.arange(10), 10).tolist() == []
+    drawn = _choose_others(np.arange(0, 10_000, 2), 10_000)
+    assert len(np.unique(drawn)) == 500
+    assert (drawn % 2 == 1).all()
+    assert 4_000 < drawn.mean() < 6_000
+
+
+def test_drawing_rows_takes_no_memory_per_item():
+    tracemalloc.start()
+    try:
+        chosen = _choose(10**8, 5_000, np.random.default_rng(0))
+        drawn = _choose_others(chosen, 10**8)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(np.unique(np.concatenate([chosen, drawn]))) == 5_500
+    assert peak < 2e6

@@ -196,10 +196,12 @@ def _choose(n_items: int, n_train: int, rng: np.random.Generator) -> Ints:
 
 
 def _choose_others(chosen: Ints, n_items: int) -> Ints:
-    """Return rows of some items that are not learnt from, in order."""
-    others = np.setdiff1d(np.arange(n_items), chosen, assume_unique=True)
-    drawn = np.random.default_rng(0).permutation(len(others))[:_MAX_HELD_OUT]
-    return np.sort(others[drawn])
+    """Return rows of some items that are not in the sample, in order; takes no memory per item."""
+    n_others = n_items - len(chosen)
+    drawn = np.random.default_rng(0).choice(n_others, min(n_others, _MAX_HELD_OUT), replace=False)
+    # Number n of the rows that are not chosen is n plus the chosen rows before it.
+    drawn.sort()
+    return np.asarray(drawn + np.searchsorted(chosen - np.arange(len(chosen)), drawn, "right"))
 
 
 def _expected_error(quantizer: AdditiveQuantizer, sample: Floats, others: Floats) -> float | None:
