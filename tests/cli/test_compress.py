@@ -9,6 +9,8 @@ from typer.testing import CliRunner
 
 import acqh
 from acqh.cli import app
+from acqh.cli._output import new_folder
+from acqh.errors import InvalidInputError
 
 
 def call(*arguments):
@@ -121,3 +123,67 @@ def test_a_sweep_says_how_many_bytes_are_enough(place):
     refused = call("compress", place / "pair.npz", "--sweep", "1;2")
     assert refused.exit_code == 2
     assert "give whole numbers" in refused.output
+
+
+def test_recall_of_an_index_with_other_items_is_an_error(place, tmp_path):
+    with np.load(place / "pair.npz") as pair:
+        np.save(tmp_path / "items.npy", pair["items"][:50])
+    result = call(
+        "recall", place / "index", "--items", tmp_path / "items.npy",
+        "--queries", place / "queries.npy",
+    )  # fmt: skip
+    assert result.exit_code == 1
+    assert "not among" in str(result.exception)
+
+
+def test_recall_of_items_with_text_ids(place, tmp_path):
+    parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    with np.load(place / "pair.npz") as pair:
+        table = arrow.table({"vector": list(pair["items"]), "id": [f"n{i}" for i in range(400)]})
+    parquet.write_table(table, tmp_path / "items.parquet")
+    call("compress", tmp_path / "items.parquet", "--out", tmp_path / "index", "--bytes", 2)
+    result = call(
+        "recall", tmp_path / "index", "--items", tmp_path / "items.parquet",
+        "--queries", place / "queries.npy", "-k", "10", "--json",
+    )  # fmt: skip
+    assert 0.1 < json.loads(result.stdout)["index"]["recall"]["10"] <= 1
+
+
+def test_a_sweep_with_a_folder_for_an_index_is_a_wrong_call(place, tmp_path):
+    result = call("compress", place / "queries.npy", "--sweep", "1,2", "--out", tmp_path / "index")
+    assert result.exit_code == 2
+    assert "--sweep" in result.output
+    assert not (tmp_path / "index").exists()
+
+
+def test_an_empty_folder_that_a_killed_run_left_is_no_obstacle(place, tmp_path):
+    (tmp_path / "index").mkdir()
+    result = call("compress", place / "queries.npy", "--out", tmp_path / "index", "--bytes", 1)
+    assert result.exit_code == 0, result.output
+    assert len(acqh.load(tmp_path / "index")) == 50
+
+
+def test_nothing_has_the_name_of_the_index_before_it_is_whole(tmp_path):
+    with new_folder(tmp_path / "index") as folder:
+        folder.mkdir()
+        (folder / "half").touch()
+        assert not (tmp_path / "index").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+def test_of_two_commands_with_one_folder_the_later_fails_and_changes_nothing(tmp_path):
+    def late():
+        with new_folder(tmp_path / "index") as folder:
+            folder.mkdir()
+            (tmp_path / "index").mkdir()
+            (tmp_path / "index" / "first").touch()
+
+    with pytest.raises(InvalidInputError, match="exists"):
+        late()
+    assert [path.name for path in tmp_path.rglob("*")] == ["index", "first"]
+
+
+def test_work_that_fails_leaves_nothing(place, tmp_path):
+    result = call("compress", tmp_path / "missing.npy", "--out", tmp_path / "index")
+    assert result.exit_code == 1
+    assert list(tmp_path.iterdir()) == []

@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
+from shutil import rmtree
 from typing import Any, TextIO
 
+from acqh._core import files
 from acqh.errors import InvalidInputError
 
 _log = logging.getLogger(__name__)
@@ -186,22 +189,29 @@ def refuse_existing(path: Path) -> None:
 
 
 @contextmanager
-def claimed(path: Path) -> Iterator[None]:
-    """Make the folder of an ``--out`` before the work, so that of two commands one is refused.
+def new_folder(path: Path) -> Iterator[Path]:
+    """Give a temporary folder beside an ``--out``, which gets its name when the work is done.
 
-    It is removed again where the work fails. Raises InvalidInputError where something is there.
+    An empty folder is replaced. Raises InvalidInputError: something else is there, before the work
+    or, of two commands with the same ``--out``, after it.
     """
-    try:
-        path.mkdir()
-    except FileExistsError:
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"the folder {path.parent} does not exist; create it first")
+    if not (path.is_dir() and not any(path.iterdir())):
         refuse_existing(path)
-        raise
+    temporary = path.with_name(f".{path.name}-{token_hex(8)}.partial")
     try:
-        yield
-    except BaseException:
+        yield temporary
         with suppress(OSError):
             path.rmdir()
-        raise
+        try:
+            files.rename(temporary, path)
+        except OSError:
+            refuse_existing(path)
+            raise
+        files.sync_directory(path.parent)
+    finally:
+        rmtree(temporary, ignore_errors=True)
 
 
 def print_result(facts: Any, said: str | Callable[[], object]) -> None:

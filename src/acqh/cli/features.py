@@ -30,8 +30,8 @@ from acqh.cli._options import (
     working,
 )
 from acqh.cli._output import (
-    claimed,
     count,
+    new_folder,
     print_done,
     print_result,
     print_table,
@@ -79,9 +79,9 @@ def fit(
     wanted: dict[str, Any] = {"n_codebooks": n_codebooks, "similarity": similarity}
     weights = parse_targets(targets) if targets else None
     model = ACQH(n_components, targets=weights, random_state=seed, **wanted)
-    with claimed(out), working(dask) as given:
+    with new_folder(out) as folder, working(dask) as given:
         fit_source(model, data, chunk_size=chunk_size, device=device, **given)
-        model.save(out)
+        model.save(folder)
     gap = float(model.optimality_gap_)
     facts = {
         "n_items": int(model.stats_.n_items),
@@ -153,16 +153,16 @@ def index(
     if not hasattr(fitted, "codebooks_"):
         raise InvalidInputError(f"{model} has no codebooks: only additive codes can be indexed")
     made: Any
-    with claimed(out), working(dask) as given:
+    with new_folder(out) as folder, working(dask) as given:
         if shards is None:
             source = lambda: _read_codes(fitted, codes)  # noqa: E731
             made = build_index(fitted.codebooks_, source, progress=given["progress"])
-            made.save(out)
+            made.save(folder)
         elif len(codes) > 1 or codes[0].is_file():
             raise BadParameter("--shards are made of one folder of codes, not of .npy files")
         else:
             parts = _open_parts(fitted, codes[0])
-            made = build_shards(fitted.codebooks_, parts, out, n_shards=shards, **given)
+            made = build_shards(fitted.codebooks_, parts, folder, n_shards=shards, **given)
     facts = {"n_items": len(made), "bytes_per_item": made.bytes_per_item}
     said = f"{len(made):,} items in {made.bytes_per_item:.2f} bytes each without ids"
     print_done(out, facts, said)
@@ -204,7 +204,7 @@ def compress(
     out: Annotated[Path | None, Option(help="Folder for the index.")] = None,
     queries: Annotated[str | None, Option(help="A file of vectors like those to come.")] = None,
     sweep: Annotated[
-        str | None, Option(metavar="2,4,8,...", help="Measure sizes, and say which is enough.")
+        str | None, Option(metavar="2,4,8,...", help="Measure sizes, write no index.")
     ] = None,
     figure: FigureOption = None,
     n_bytes: BytesOption = 8,
@@ -227,15 +227,19 @@ def compress(
     read: dict[str, Any] = {"view": view, "query_view": query_view, "chunk_size": chunk_size}
     read |= {"n_train": train, "random_state": seed, "device": device}
     if sweep is not None:
+        if out is not None:
+            raise BadParameter(
+                "--sweep writes no index; leave out --out, or give --out with --bytes instead"
+            )
         with working(dask) as given:
             reports, enough = measure_sizes(items, queries, _numbers(sweep), **read, **given)
         _print_sweep(reports, enough, figure)
         return
     if out is None:
         raise BadParameter("give --out FOLDER for the index, or --sweep SIZES to compare sizes")
-    with claimed(out), working(dask) as given:
+    with new_folder(out) as folder, working(dask) as given:
         small = compress_items(items, queries, n_bytes, **read, **given)
-        small.save(out)
+        small.save(folder)
     if small.report.advice:
         voice.note(f"acqh: {small.report.advice}")
     print_result(small.report.to_dict(), partial(_print_compressed, small.report, out))
