@@ -33,11 +33,11 @@ def make(kind, texts, n=40):
     m, size = {"few": (3, 4), "flat": (8, 256), "runs": (4, 3), "grouped": (3, 2)}[kind]
     index = CodeIndex(rng.standard_normal((m, size, 2)))
     codes = rng.integers(size, size=(n, m))
-    digits = (1, 2) if kind == "runs" else (0, 0)
+    halves = (1, 2) if kind == "runs" else (0, 0)
     with (
-        mock.patch("acqh.index.layout.segment.choose_digits", return_value=digits),
+        mock.patch("acqh.index.layout.inverted.choose_prefix", return_value=halves),
         mock.patch("acqh.index.items.snapshot._SMALL", 1),
-        mock.patch("acqh.index.code_index.MAX_FEW", 100 if kind == "few" else 0),
+        mock.patch("acqh.index.code_index.FLAT_MAX_ROWS", 100 if kind == "few" else 0),
     ):
         return index.add(codes[:30], ids[:30]).remove(ids[:3]).add(codes[30:], ids[30:])
 
@@ -180,15 +180,15 @@ def changed(members, member, **arrays):
 def test_verifying_finds_values_that_contradict_each_other():
     index_type, info, members = stored("runs", False)
     part = members["part 0"]
-    rows, tails = part["rows"].copy(), part["tails"].copy()
+    rows, suffixes = part["rows"].copy(), part["suffixes"].copy()
     rows[3] = rows[4]
     wrong_bits = part["live"].copy()
     wrong_bits[0] ^= 1
     wrong = {
         "a row twice": changed(members, "part 0", rows=rows),
         "a row beyond": changed(members, "part 0", rows=rows + np.uint32(1)),
-        "codes unsorted": changed(members, "part 0", tails=tails[::-1].copy()),
-        "a word beyond": changed(members, "part 0", tails=np.full_like(tails, 3)),
+        "codes unsorted": changed(members, "part 0", suffixes=suffixes[::-1].copy()),
+        "a codeword beyond": changed(members, "part 0", suffixes=np.full_like(suffixes, 3)),
         "ids unsorted": changed(members, "part 0", id_order=part["id_order"][::-1].copy()),
         "an id twice": changed(members, "part 0", id_values=np.zeros_like(part["id_values"])),
         "a row alive again": changed(members, "part 0", live=wrong_bits),

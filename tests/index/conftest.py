@@ -11,6 +11,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 def lay_out_few():
     """Have compiled code search indexes of any size."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("acqh.index.code_index.MAX_FEW", 0)
+        patch.setattr("acqh.index.code_index.FLAT_MAX_ROWS", 0)
         patch.setattr("acqh.index.code_index._QUICK_ROWS", 0)
         yield

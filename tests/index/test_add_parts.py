@@ -91,9 +91,9 @@ CODES = np.random.default_rng(0).integers(256, size=(500, 4), dtype=np.uint8)
 CODEBOOKS = np.random.default_rng(1).standard_normal((4, 256, 2))
 
 
-def changed(place, word):
+def changed(place, codeword):
     codes = CODES.copy()
-    codes[place] = word
+    codes[place] = codeword
     return codes
 
 
@@ -107,7 +107,7 @@ def changed(place, word):
         [(changed((3, 0), CODES[3, 0] ^ 1), None)],
         [(changed((3, 3), CODES[3, 3] ^ 1), None)],
     ],
-    ids=["none", "fewer", "more", "other order", "another head", "another tail"],
+    ids=["none", "fewer", "more", "other order", "another prefix", "another suffix"],
 )
 def test_parts_that_change_between_the_readings_are_an_error(second):
     index = CodeIndex(CODEBOOKS).add(CODES[:3])
@@ -133,7 +133,7 @@ def test_parts_that_cannot_be_added_change_nothing():
         with pytest.raises(error, match=match):
             index.add_parts(parts)
         assert index.ids.tolist() == [0, 1, 2]
-    with pytest.raises(InvalidInputError, match="words are numbered 0 to 99"):
+    with pytest.raises(InvalidInputError, match="codewords are numbered 0 to 99"):
         small.add_parts([(CODES, None)])
     assert len(small) == 1
 
@@ -184,9 +184,9 @@ MEMORY = """
         def __iter__(self):
             for start in range(0, self.n, 50_000):
                 rng = np.random.default_rng(start)
-                words = rng.integers(self.n_codes, size=(50_000, 1), dtype=np.uint32)
-                words *= np.uint32(2654435761)
-                yield words.view(np.uint8), np.arange(start, start + 50_000)
+                codewords = rng.integers(self.n_codes, size=(50_000, 1), dtype=np.uint32)
+                codewords *= np.uint32(2654435761)
+                yield codewords.view(np.uint8), np.arange(start, start + 50_000)
 
     codebooks = np.zeros((4, 256, 2))
     for n_codes in (2**32, 2000):

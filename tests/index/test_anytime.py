@@ -13,8 +13,8 @@ from acqh.scale import open_shards
 
 def all_scores(index, queries):
     """Score every item of an index, in the order of its ids."""
-    words = np.asarray(index.codebooks).transpose(0, 2, 1)
-    tables = twins.tables_of(words, np.asarray(queries, dtype=np.float32))
+    codewords = np.asarray(index.codebooks).transpose(0, 2, 1)
+    tables = twins.tables_of(codewords, np.asarray(queries, dtype=np.float32))
     return twins.score_codes(tables, index.codes)
 
 
@@ -117,21 +117,21 @@ def test_reaches_keep_most_codes_from_being_looked_at_and_scored(clustered):
     assert (found.scored >= 10).all()
     without = CodeIndex(index.codebooks).add(index.codes)
     part = without._snapshot.parts[0]
-    assert len(part.segment.runs.reaches) == len(part.segment.runs.starts) - 1
+    assert len(part.segment.lists.norm_bounds) == len(part.segment.lists.starts) - 1
 
 
 def test_groups_that_cannot_reach_the_best_are_passed_over(clustered):
     index, queries = clustered
     found = index.search(queries, 10)
     assert (found.seen >= 10).all()
-    # Without the third word there is no telling: every code of a run that is visited counts.
+    # Without the third codeword there is no telling: every code of a run that is visited counts.
     part = index._snapshot.parts[0].segment
-    runs = part.runs.starts.astype(int)
-    heads = index.codebooks[0][:, None] + index.codebooks[1][None]
+    runs = part.lists.starts.astype(int)
+    traversal = index.codebooks[0][:, None] + index.codebooks[1][None]
     rest = index.codebooks[2:].astype(float)
     for query, threshold, seen in zip(queries, found.scores[:, -1], found.seen, strict=True):
-        head = (heads @ query).ravel()
-        most = head + np.max(rest @ query, axis=1).sum()
+        prefix = (traversal @ query).ravel()
+        most = prefix + np.max(rest @ query, axis=1).sum()
         assert seen < np.diff(runs)[most >= threshold].sum()
 
 
@@ -175,10 +175,10 @@ def test_answers_are_the_same_mapped_from_a_file_and_on_threads(clustered, tmp_p
 def test_a_file_without_reaches_gives_the_same_answers(clustered, tmp_path):
     index, queries = clustered
     plain = CodeIndex(index.codebooks)
-    plain._rests = None
+    plain._residuals = None
     plain.add(index.codes).save(tmp_path / "plain")
     loaded = CodeIndex.load(tmp_path / "plain", verify=True)
-    assert len(loaded._snapshot.parts[0].segment.runs.reaches) == 0
+    assert len(loaded._snapshot.parts[0].segment.lists.norm_bounds) == 0
     found, expected = loaded.search(queries, 10), index.search(queries, 10)
     np.testing.assert_array_equal(found.ids, expected.ids)
     np.testing.assert_array_equal(found.scores, expected.scores)

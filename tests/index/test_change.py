@@ -185,7 +185,7 @@ def test_parts_shrink_by_half_however_items_are_added(monkeypatch):
     for start in range(200):
         index.add(random_codes(1 + start % 3, seed=start))
         sizes = [part.n_live for part in index._snapshot.parts]
-        assert all(2 * after <= before for before, after in pairwise(sizes))
+        assert all(2 * suffix_max <= before for before, suffix_max in pairwise(sizes))
 
 
 def test_items_added_one_by_one_lie_in_one_small_part():
@@ -205,10 +205,10 @@ def test_removed_items_give_back_their_memory():
 @pytest.mark.parametrize(
     ("codes", "message"),
     [
-        ([[0, 0]], "a row of 3 words"),
-        ([0, 0, 0], "a row of 3 words"),
-        ([[0, 0, 5]], "the word 5, but words are numbered 0 to 4"),
-        ([[0, 0, -1]], "the word -1"),
+        ([[0, 0]], "a row of 3 codewords"),
+        ([0, 0, 0], "a row of 3 codewords"),
+        ([[0, 0, 5]], "the codeword 5, but codewords are numbered 0 to 4"),
+        ([[0, 0, -1]], "the codeword -1"),
         ([[0.0, 0.0, 0.0]], "must be whole numbers"),
         ([["a", "b", "c"]], "must be whole numbers"),
     ],

@@ -79,5 +79,5 @@ def test_from_faiss_refuses_other_indexes():
         CodeIndex.from_faiss(squared)
     wide = faiss.IndexResidualQuantizer(4, 1, 9, faiss.METRIC_INNER_PRODUCT)
     wide.is_trained = True
-    with pytest.raises(InvalidInputError, match="512 words"):
+    with pytest.raises(InvalidInputError, match="512 codewords"):
         CodeIndex.from_faiss(wide)

@@ -9,9 +9,9 @@ from acqh.index import CodeIndex
 from acqh.index.compiled import keys as keys_kernels
 from acqh.index.compiled import search as search_kernels
 from acqh.index.compiled import tables as table_kernels
-from acqh.index.compiled.layout import measure_reaches
+from acqh.index.compiled.layout import measure_norm_bounds
 from acqh.index.items.ids import NumberIds, TextIds
-from acqh.index.layout.segment import CodeSegment
+from acqh.index.layout.inverted import InvertedSegment
 
 seeds = st.integers(0, 2**32)
 
@@ -19,24 +19,24 @@ seeds = st.integers(0, 2**32)
 @given(seed=seeds, m=st.integers(1, 4), n=st.sampled_from([1, 3, 256]), dim=st.integers(1, 40))
 def test_fill_tables_agrees_with_its_twin(seed, m, n, dim):
     rng = np.random.default_rng(seed)
-    words = rng.standard_normal((m, dim, n), dtype=np.float32)
+    codewords = rng.standard_normal((m, dim, n), dtype=np.float32)
     queries = rng.standard_normal((3, dim), dtype=np.float32)
     tables = np.zeros((3, m, table_kernels.TABLE_WIDTH), dtype=np.float32)
     tops = np.empty((3, m), dtype=np.float32)
     scales = np.empty(3, dtype=np.float32)
-    table_kernels.fill_tables(words, queries, tables, tops, scales)
-    expected = twins.tables_of(words, queries)
+    table_kernels.fill_tables(codewords, queries, tables, tops, scales)
+    expected = twins.tables_of(codewords, queries)
     np.testing.assert_array_equal(tables[:, :, :n], expected)
     np.testing.assert_array_equal(tops, expected.max(axis=2))
     assert (scales >= np.abs(expected).max(axis=2).sum(axis=1)).all()
 
 
 def test_scales_tell_where_tables_overflow():
-    words = np.array([[[3e38, -3e38], [3e38, 3e38]]], dtype=np.float32)
+    codewords = np.array([[[3e38, -3e38], [3e38, 3e38]]], dtype=np.float32)
     queries = np.array([[1, 1], [10, -10], [1, 0]], dtype=np.float32)
     tables = np.zeros((3, 1, table_kernels.TABLE_WIDTH), dtype=np.float32)
     tops, scales = np.empty((3, 1), dtype=np.float32), np.empty(3, dtype=np.float32)
-    table_kernels.fill_tables(words, queries, tables, tops, scales)
+    table_kernels.fill_tables(codewords, queries, tables, tops, scales)
     assert not np.isfinite(scales).any()
 
 
@@ -82,11 +82,11 @@ def test_search_runs_agrees_with_scoring_every_allowed_row(seed, k, grouped, fir
     codes = rng.integers(8, size=(300, 3)).astype(np.uint8)
     if grouped:
         codes = codes[rng.integers(20, size=300)]
-    segment = CodeSegment.of(codes, codebook_size=8)
-    words = np.round(rng.standard_normal((3, 2, 8)) * 2).astype(np.float32)
+    segment = InvertedSegment.of(codes, codebook_size=8)
+    codewords = np.round(rng.standard_normal((3, 2, 8)) * 2).astype(np.float32)
     queries = rng.standard_normal((2, 2), dtype=np.float32)
     allowed = rng.random(300) < 0.5
-    words.setflags(write=False)  # as those of an index are
+    codewords.setflags(write=False)  # as those of an index are
     tables = np.zeros((n_tables, 3, table_kernels.TABLE_WIDTH), dtype=np.float32)
     tops, scales = np.empty((2, 3), dtype=np.float32), np.empty(2, dtype=np.float32)
     keys = np.empty((2, 2 * k + 1), dtype=np.uint64)
@@ -97,11 +97,11 @@ def test_search_runs_agrees_with_scoring_every_allowed_row(seed, k, grouped, fir
     bits = np.packbits(allowed, bitorder="little")
     bits.setflags(write=False)
     best = (keys, counts, worsts, tallies, ceilings)
-    asked, rows = (words, queries), (first_row, bits)
-    search_kernels.search_runs(asked, tables, bounds, segment.runs, rows, k, None, best)
+    asked, rows = (codewords, queries), (first_row, bits)
+    search_kernels.search_lists(asked, tables, bounds, segment.lists, rows, k, None, best)
     assert tallies.min() >= 1
     assert (ceilings == -np.inf).all()
-    scores = twins.score_codes(twins.tables_of(words, queries), codes)
+    scores = twins.score_codes(twins.tables_of(codewords, queries), codes)
     for found, count, one in zip(keys, counts, scores, strict=True):
         best = np.flatnonzero(allowed)[twins.best_rows(one[allowed], k)]
         rows = (np.sort(found[:count]) & np.uint64(2**32 - 1)).astype(np.int64) - first_row
@@ -111,19 +111,21 @@ def test_search_runs_agrees_with_scoring_every_allowed_row(seed, k, grouped, fir
 @given(seed=seeds, m=st.integers(1, 5), dim=st.integers(1, 9))
 def test_measure_reaches_agrees_with_its_twin(seed, m, dim):
     rng = np.random.default_rng(seed)
-    words = rng.standard_normal((m, 7, dim), dtype=np.float32)
-    tails = rng.integers(7, size=(50, m), dtype=np.uint8)
+    codewords = rng.standard_normal((m, 7, dim), dtype=np.float32)
+    suffixes = rng.integers(7, size=(50, m), dtype=np.uint8)
     starts = np.concatenate([[0], np.sort(rng.integers(51, size=4)), [50]]).astype(np.uint32)
-    step = float(np.linalg.norm(words, axis=2).max(axis=1).sum()) / 250
-    expected = twins.measure_reaches(starts, tails, words, step)
-    np.testing.assert_array_equal(measure_reaches(starts, tails, words, step), expected)
+    step = float(np.linalg.norm(codewords, axis=2).max(axis=1).sum()) / 250
+    expected = twins.measure_norm_bounds(starts, suffixes, codewords, step)
+    np.testing.assert_array_equal(measure_norm_bounds(starts, suffixes, codewords, step), expected)
 
 
 def test_few_of_many_clustered_codes_are_scored():
     rng = np.random.default_rng(0)
-    words = (rng.standard_normal((4, 64, 8)) * np.array([8, 4, 2, 1])[:, None, None]).astype("f4")
+    codewords = (rng.standard_normal((4, 64, 8)) * np.array([8, 4, 2, 1])[:, None, None]).astype(
+        "f4"
+    )
     codes = rng.integers(64, size=(20_000, 4)).astype(np.uint8)
-    index = CodeIndex(words).add(codes)
+    index = CodeIndex(codewords).add(codes)
     found = index.search(rng.standard_normal((5, 8)), 10)
     assert found.scored.shape == (5,)
     assert found.scored.min() >= 10

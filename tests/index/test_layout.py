@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from acqh.errors import InvalidInputError
 from acqh.index.compiled import layout as compiled
-from acqh.index.layout import segment as laying
+from acqh.index.layout import inverted as laying
 
 seeds = st.integers(0, 2**32)
 
@@ -38,7 +38,7 @@ def in_blocks(codes, rows, cuts):
 def assert_same(layout, expected):
     for name in layout._fields:
         np.testing.assert_array_equal(getattr(layout, name), getattr(expected, name), err_msg=name)
-    for name in ("starts", "tails", "rows", "gap_starts", "gaps", "reaches"):
+    for name in ("starts", "suffixes", "rows", "gap_starts", "gaps", "norm_bounds"):
         assert getattr(layout, name).dtype == getattr(expected, name).dtype, name
 
 
@@ -47,20 +47,22 @@ def test_blocks_are_laid_out_as_a_plain_sort_does(case, known):
     codes, n, cuts = case
     rows = np.arange(len(codes), dtype=np.uint32)
     blocks = in_blocks(codes, rows, cuts)
-    layout = laying.lay_out(blocks, codes.shape[1], n, len(codes) if known else None)
-    assert_same(layout, twins.lay_out(codes, rows, n))
+    layout = laying.build_lists(blocks, codes.shape[1], n, len(codes) if known else None)
+    assert_same(layout, twins.build_lists(codes, rows, n))
 
 
-@pytest.mark.parametrize("n_words", [2, 256])
+@pytest.mark.parametrize("n_codewords", [2, 256])
 @pytest.mark.parametrize("n_distinct", [40_000, 900])
-def test_many_items_are_laid_out_as_a_plain_sort_does(n_words, n_distinct):
+def test_many_items_are_laid_out_as_a_plain_sort_does(n_codewords, n_distinct):
     rng = np.random.default_rng(0)
     # Skewed, so that some runs are long and many short.
-    words = (n_words * rng.random((n_distinct, 4)) ** 3).astype(np.uint8)
-    codes = words[rng.integers(n_distinct, size=60_000)]
+    codewords = (n_codewords * rng.random((n_distinct, 4)) ** 3).astype(np.uint8)
+    codes = codewords[rng.integers(n_distinct, size=60_000)]
     rows = np.arange(len(codes), dtype=np.uint32)
     blocks = in_blocks(codes, rows, [1, 1, 30_000])
-    assert_same(laying.lay_out(blocks, 4, n_words), twins.lay_out(codes, rows, n_words))
+    assert_same(
+        laying.build_lists(blocks, 4, n_codewords), twins.build_lists(codes, rows, n_codewords)
+    )
 
 
 def test_rows_may_have_any_32_bits():
@@ -71,16 +73,16 @@ def test_rows_may_have_any_32_bits():
             mock.patch.object(laying, "grouping_pays", return_value=grouped),
             mock.patch.object(twins, "grouping_pays", return_value=grouped),
         ):
-            layout = laying.lay_out(in_blocks(codes, rows, []), 2, 2)
-            assert_same(layout, twins.lay_out(codes, rows.astype(np.int64), 2))
+            layout = laying.build_lists(in_blocks(codes, rows, []), 2, 2)
+            assert_same(layout, twins.build_lists(codes, rows.astype(np.int64), 2))
 
 
 def test_lists_too_long_to_point_into_are_not_made():
     codes = np.zeros((1000, 4), dtype=np.uint8)
     blocks = in_blocks(codes, np.arange(1000, dtype=np.uint32), [])
-    assert len(laying.lay_out(blocks, 4, 256).gaps) == 1000
+    assert len(laying.build_lists(blocks, 4, 256).gaps) == 1000
     with mock.patch.object(laying, "_MAX_GAP_BYTES", 999):
-        layout = laying.lay_out(blocks, 4, 256)
+        layout = laying.build_lists(blocks, 4, 256)
     assert len(layout.gaps) == 0
     np.testing.assert_array_equal(layout.rows, np.arange(1000))
 
@@ -98,12 +100,12 @@ def test_other_runs_when_read_again_are_an_error(case, change):
         codes = next(readings)
         return [(codes, np.arange(len(codes), dtype=np.uint32))]
 
-    # Heads of one word; what only other words tell is for the caller to compare.
+    # Traversal of one codeword; what only other codewords tell is for the caller to compare.
     with (
-        mock.patch.object(laying, "choose_digits", return_value=(1, 0)),
+        mock.patch.object(laying, "choose_prefix", return_value=(1, 0)),
         pytest.raises(InvalidInputError, match="not the same when they were read again"),
     ):
-        laying.lay_out(blocks, codes.shape[1], n)
+        laying.build_lists(blocks, codes.shape[1], n)
 
 
 @given(lists=st.lists(st.sets(st.integers(0, 2**32 - 1), min_size=1, max_size=20), max_size=8))
@@ -116,7 +118,7 @@ def test_lists_are_read_in_pieces_as_they_are_at_once(lists):
     n_read = 3
     while n_read == 3:
         some, numbers = np.empty((2, 3), dtype=np.int64)
-        n_read = compiled.read_lists(gap_starts.astype(np.uint32), gaps, state, some, numbers)
+        n_read = compiled.read_row_lists(gap_starts.astype(np.uint32), gaps, state, some, numbers)
         found += some[:n_read].tolist()
         codes += numbers[:n_read].tolist()
     assert found == rows.tolist()
@@ -128,14 +130,14 @@ def test_codes_are_read_back_from_runs(case, seed):
     codes, n, _ = case
     ordered = codes[np.lexsort(codes.T[::-1])]
     m = codes.shape[1]
-    n_head = min(m, 2)
-    run = ordered[:, :n_head] @ n ** np.arange(n_head)[::-1]
-    starts = np.searchsorted(run, np.arange(n**n_head + 1)).astype(np.uint32)
+    n_prefix = min(m, 2)
+    run = ordered[:, :n_prefix] @ n ** np.arange(n_prefix)[::-1]
+    starts = np.searchsorted(run, np.arange(n**n_prefix + 1)).astype(np.uint32)
     entries = np.flatnonzero(np.random.default_rng(seed).random(len(codes)) < 0.5)
     found = np.empty((len(entries), m), dtype=np.uint8)
-    tails = np.ascontiguousarray(ordered[:, n_head:])
-    assert compiled.read_codes(starts, tails, n, entries, found)
+    suffixes = np.ascontiguousarray(ordered[:, n_prefix:])
+    assert compiled.read_codes(starts, suffixes, n, entries, found)
     np.testing.assert_array_equal(found, ordered[entries])
-    highest = int(tails[entries].max(initial=0))
+    highest = int(suffixes[entries].max(initial=0))
     if highest > 0:
-        assert not compiled.read_codes(starts, tails, highest, entries, found)
+        assert not compiled.read_codes(starts, suffixes, highest, entries, found)

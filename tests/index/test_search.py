@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 
 from acqh import CodeIndex
 from acqh.errors import InvalidInputError
-from acqh.index.layout import segment as laying
+from acqh.index.layout import inverted as laying
 
 
 def brute_force(codebooks, codes, queries, k):
     """Rows and scores of the k best, by scoring every item."""
-    words = np.asarray(codebooks, dtype=np.float32).transpose(0, 2, 1)
-    scores = twins.score_codes(twins.tables_of(words, np.asarray(queries, dtype=np.float32)), codes)
+    codewords = np.asarray(codebooks, dtype=np.float32).transpose(0, 2, 1)
+    scores = twins.score_codes(
+        twins.tables_of(codewords, np.asarray(queries, dtype=np.float32)), codes
+    )
     rows = np.empty((len(queries), min(k, len(codes))), dtype=np.int64)
     for found, one in zip(rows, scores, strict=True):
         found[:] = twins.best_rows(one, k)
@@ -58,11 +60,11 @@ def cases(draw):
 
 @st.composite
 def layouts(draw, m, n):
-    """Any number of words in both halves of a run's number."""
-    side = laying.digits_a_side(n)
-    digits_a = draw(st.integers(0, min(side, m)))
-    digits_b = draw(st.integers(0, min(side, m - digits_a)))
-    return digits_a, digits_b
+    """Any number of codewords in both halves of a run's number."""
+    side = laying.max_half_length(n)
+    n_prefix_a = draw(st.integers(0, min(side, m)))
+    n_prefix_b = draw(st.integers(0, min(side, m - n_prefix_a)))
+    return n_prefix_a, n_prefix_b
 
 
 @given(case=cases())
@@ -75,10 +77,10 @@ def test_search_equals_brute_force_for_every_shape(case):
 @given(case=cases(), data=st.data())
 def test_search_equals_brute_force_for_every_layout(case, data):
     codebooks, codes, queries, k = case
-    digits = data.draw(layouts(codebooks.shape[0], codebooks.shape[1]))
+    halves = data.draw(layouts(codebooks.shape[0], codebooks.shape[1]))
     grouped = data.draw(st.booleans())
     with (
-        mock.patch.object(laying, "choose_digits", return_value=digits),
+        mock.patch.object(laying, "choose_prefix", return_value=halves),
         mock.patch.object(laying, "grouping_pays", return_value=grouped),
     ):
         result = CodeIndex(codebooks).add(codes).search(queries, k)

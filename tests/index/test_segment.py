@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from twins import pack_lists, unpack_lists
 
 from acqh.errors import CorruptBundleError
-from acqh.index.layout import segment as segments
-from acqh.index.layout.segment import CodeSegment
+from acqh.index.layout import inverted as segments
+from acqh.index.layout.inverted import InvertedSegment
 
 seeds = st.integers(0, 2**32)
 
@@ -39,7 +39,7 @@ def test_row_lists_come_back(lists):
 @given(case=code_arrays())
 def test_codes_come_back_in_order_of_insertion(case):
     codes, n = case
-    segment = CodeSegment.of(codes, n)
+    segment = InvertedSegment.of(codes, n)
     segment.verify()
     np.testing.assert_array_equal(segment.codes(), codes)
     for row in range(0, len(codes), 37):
@@ -49,17 +49,17 @@ def test_codes_come_back_in_order_of_insertion(case):
 @given(case=code_arrays(), cut=st.integers(1, 100), piece=st.sampled_from([1, 7, 100]))
 def test_codes_of_consecutive_rows_are_the_same_however_they_are_cut(case, cut, piece):
     codes, n = case
-    segment = CodeSegment.of(codes, n)
-    with mock.patch.object(segments, "_PIECE", piece):
+    segment = InvertedSegment.of(codes, n)
+    with mock.patch.object(segments, "_CHUNK", piece):
         for start in range(0, len(codes), cut):
             stop = min(start + cut, len(codes))
             np.testing.assert_array_equal(segment.codes(start, stop), codes[start:stop])
 
 
 def test_a_missing_row_is_noticed_when_codes_are_read_in_pieces():
-    segment = CodeSegment.of(np.array([[0], [1], [2]], dtype=np.uint8), 256)
+    segment = InvertedSegment.of(np.array([[0], [1], [2]], dtype=np.uint8), 256)
     rows = np.array([0, 7, 2], dtype=np.uint32)
-    damaged = replace(segment, runs=segment.runs._replace(rows=rows))
+    damaged = replace(segment, lists=segment.lists._replace(rows=rows))
     with pytest.raises(CorruptBundleError, match="row is missing"):
         damaged.codes()
 
@@ -70,7 +70,7 @@ def test_join_keeps_the_chosen_rows_in_order(case, other):
     rng = np.random.default_rng(other)
     parts = np.array_split(codes, 3)
     keep = [rng.random(len(part)) < 0.6 for part in parts]
-    joined = CodeSegment.join([CodeSegment.of(part, n) for part in parts], keep)
+    joined = InvertedSegment.join([InvertedSegment.of(part, n) for part in parts], keep)
     joined.verify()
     np.testing.assert_array_equal(joined.codes(), codes[np.concatenate(keep)])
 
@@ -78,13 +78,13 @@ def test_join_keeps_the_chosen_rows_in_order(case, other):
 @given(case=code_arrays())
 def test_a_segment_comes_back_from_its_arrays(case):
     codes, n = case
-    back = CodeSegment.from_arrays(*CodeSegment.of(codes, n).to_arrays())
+    back = InvertedSegment.from_arrays(*InvertedSegment.of(codes, n).to_arrays())
     np.testing.assert_array_equal(back.codes(), codes)
 
 
 def test_distinct_codes_of_four_words_take_at_most_six_and_a_half_bytes():
     rng = np.random.default_rng(0)
-    segment = CodeSegment.of(rng.integers(256, size=(600_000, 4)).astype(np.uint8), 256)
+    segment = InvertedSegment.of(rng.integers(256, size=(600_000, 4)).astype(np.uint8), 256)
     assert not segment.is_grouped
     assert segment.nbytes / segment.n_rows <= 6.5
 
@@ -92,7 +92,7 @@ def test_distinct_codes_of_four_words_take_at_most_six_and_a_half_bytes():
 def test_repeated_codes_take_about_two_bytes_an_item():
     rng = np.random.default_rng(0)
     distinct = rng.integers(256, size=(2000, 4)).astype(np.uint8)
-    segment = CodeSegment.of(distinct[rng.integers(2000, size=200_000)], 256)
+    segment = InvertedSegment.of(distinct[rng.integers(2000, size=200_000)], 256)
     assert segment.is_grouped
     assert segment.nbytes / segment.n_rows <= 2.2
 
@@ -103,7 +103,7 @@ def stored(request):
     codes = rng.integers(16, size=(200, 4)).astype(np.uint8)
     if request.param == "grouped":
         codes = codes[rng.integers(40, size=200)]
-    arrays, info = CodeSegment.of(codes, 16).to_arrays()
+    arrays, info = InvertedSegment.of(codes, 16).to_arrays()
     return {name: array.copy() for name, array in arrays.items()}, dict(info)
 
 
@@ -112,7 +112,7 @@ def test_arrays_that_lack_one_are_refused(stored):
     for name in arrays:
         others = {key: value for key, value in arrays.items() if key != name}
         with pytest.raises(CorruptBundleError, match=f"'{name}' is missing"):
-            CodeSegment.from_arrays(others, info)
+            InvertedSegment.from_arrays(others, info)
 
 
 def test_arrays_of_another_type_or_shape_are_refused(stored):
@@ -122,15 +122,17 @@ def test_arrays_of_another_type_or_shape_are_refused(stored):
             if wrong.shape == array.shape and wrong.dtype == array.dtype:
                 continue
             with pytest.raises(CorruptBundleError):
-                CodeSegment.from_arrays({**arrays, name: wrong}, info)
+                InvertedSegment.from_arrays({**arrays, name: wrong}, info)
 
 
 @pytest.mark.parametrize("value", [-1, 300, 2**70, 1.0, True, None, "4"])
-@pytest.mark.parametrize("name", ["n_codebooks", "codebook_size", "digits_a", "digits_b", "n_rows"])
+@pytest.mark.parametrize(
+    "name", ["n_codebooks", "codebook_size", "n_prefix_a", "n_prefix_b", "n_rows"]
+)
 def test_counts_that_contradict_the_arrays_are_refused(stored, name, value):
     arrays, info = stored
     with pytest.raises(CorruptBundleError):
-        CodeSegment.from_arrays(arrays, {**info, name: value})
+        InvertedSegment.from_arrays(arrays, {**info, name: value})
 
 
 def test_starts_that_fall_are_refused(stored):
@@ -140,7 +142,7 @@ def test_starts_that_fall_are_refused(stored):
             wrong = arrays[name].copy()
             wrong[-2] = 2**31
             with pytest.raises(CorruptBundleError, match="must rise"):
-                CodeSegment.from_arrays({**arrays, name: wrong}, info).verify()
+                InvertedSegment.from_arrays({**arrays, name: wrong}, info).verify()
 
 
 def test_ends_of_lists_outside_their_array_are_refused_at_once(stored):
@@ -150,18 +152,18 @@ def test_ends_of_lists_outside_their_array_are_refused_at_once(stored):
         wrong[place : place + 1 or None] += 1
         if len(wrong):
             with pytest.raises(CorruptBundleError, match="'gap_starts' contradicts"):
-                CodeSegment.from_arrays({**arrays, "gap_starts": wrong}, info)
+                InvertedSegment.from_arrays({**arrays, "gap_starts": wrong}, info)
 
 
 def test_verify_finds_every_changed_byte_of_codes_and_rows(stored):
     arrays, info = stored
-    for name in ("tails", "rows", "gaps"):
+    for name in ("suffixes", "rows", "gaps"):
         for place in range(arrays[name].size):
             changed = arrays[name].copy()
             changed.reshape(-1)[place] ^= 1
-            segment = CodeSegment.from_arrays({**arrays, name: changed}, info)
-            if name == "tails":
-                # Another word may leave the codes sorted: only a checksum can tell.
+            segment = InvertedSegment.from_arrays({**arrays, name: changed}, info)
+            if name == "suffixes":
+                # Another codeword may leave the codes sorted: only a checksum can tell.
                 assert segment.codes().shape == (200, 4)
             else:
                 with pytest.raises(CorruptBundleError):

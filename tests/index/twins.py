@@ -5,14 +5,14 @@ import itertools
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
-from acqh.index.layout.segment import choose_digits, grouping_pays
-from acqh.index.search.plain import Runs, tables_of
+from acqh.index.layout.inverted import choose_prefix, grouping_pays
+from acqh.index.search.flat import InvertedLists, tables_of
 
 __all__ = [
     "best_rows",
+    "build_lists",
     "find",
-    "lay_out",
-    "measure_reaches",
+    "measure_norm_bounds",
     "pack_lists",
     "score_codes",
     "tables_of",
@@ -47,7 +47,7 @@ def find(known: Array, wanted: Array) -> Ints:
     return np.array([place.get(value, -1) for value in wanted.tolist()], dtype=np.int64)
 
 
-def lay_out(codes: Array, rows: Ints, codebook_size: int) -> Runs:
+def build_lists(codes: Array, rows: Ints, codebook_size: int) -> InvertedLists:
     """Return items as they are searched, all at once.
 
     Parameters
@@ -68,38 +68,38 @@ def lay_out(codes: Array, rows: Ints, codebook_size: int) -> Runs:
         list_starts = np.flatnonzero(is_first)
         gaps, gap_starts = pack_lists(rows, list_starts)
         codes, rows = codes[list_starts], rows[:0]
-    digits = choose_digits(len(codes), *shape)
+    halves = choose_prefix(len(codes), *shape)
     run = np.zeros(len(codes), dtype=np.int64)
-    for column in range(sum(digits)):
+    for column in range(sum(halves)):
         run = run * codebook_size + codes[:, column]
-    sizes = np.bincount(run, minlength=codebook_size ** sum(digits))
-    return Runs(
+    sizes = np.bincount(run, minlength=codebook_size ** sum(halves))
+    return InvertedLists(
         codebook_size,
-        *digits,
+        *halves,
         n_rows,
         starts=np.concatenate([[0], np.cumsum(sizes)]).astype(np.uint32),
-        tails=codes[:, sum(digits) :],
+        suffixes=codes[:, sum(halves) :],
         rows=rows.astype(np.uint32),
         gap_starts=gap_starts.astype(np.uint32),
         gaps=gaps,
-        reaches=none,
+        norm_bounds=none,
     )
 
 
-def measure_reaches(starts: Ints, tails: Array, words: Floats, step: float) -> Ints:
-    """Return the length of the longest sum of words in each run, in steps rounded up.
+def measure_norm_bounds(starts: Ints, suffixes: Array, codewords: Floats, step: float) -> Ints:
+    """Return the length of the longest sum of codewords in each run, in steps rounded up.
 
     Parameters
     ----------
-    starts : (n_runs + 1,)
-    tails : (n_entries, n_tail) uint8
-    words : (n_tail, codebook_size, n_components) float32
+    starts : (n_lists + 1,)
+    suffixes : (n_entries, n_suffix) uint8
+    codewords : (n_suffix, codebook_size, n_components) float32
     step : float
     """
-    sums = np.zeros((len(tails), words.shape[2]), dtype=np.float32)
-    for codebook, column in zip(words, tails.T, strict=True):
+    sums = np.zeros((len(suffixes), codewords.shape[2]), dtype=np.float32)
+    for codebook, column in zip(codewords, suffixes.T, strict=True):
         sums += codebook[column]
-    lengths = np.zeros(len(tails))
+    lengths = np.zeros(len(suffixes))
     for component in sums.T.astype(np.float64):
         lengths += component * component
     longest = [lengths[start:stop].max(initial=0) for start, stop in itertools.pairwise(starts)]

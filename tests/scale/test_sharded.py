@@ -89,7 +89,7 @@ def test_saved_indexes_are_opened_as_one(tmp_path):
     assert index.ids.tolist() == ["x", "y", "z"]
     assert "z" in index
     assert "w" not in index
-    assert repr(index) == "<CodeIndex: 3 items, 2 codebooks of 2 words, 2 components>"
+    assert repr(index) == "<CodeIndex: 3 items, 2 codebooks of 2 codewords, 2 dimensions>"
     found = index.search([[1, 0]], 5, filter=iter(["z", "x", "w"]))
     assert found.ids.tolist() == [["x", "z", None, None, None]]
 

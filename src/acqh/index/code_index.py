@@ -24,15 +24,15 @@ from acqh.index.items.filters import rows_allowed
 from acqh.index.items.ids import read_ids
 from acqh.index.items.parts import PartReader, Parts
 from acqh.index.items.snapshot import ALL_ROWS, NewIds, Snapshot, pack_bits
-from acqh.index.layout.planes import MAX_FEW, FewSegment, planes_of
-from acqh.index.layout.reaches import Rests
+from acqh.index.layout.flat import FLAT_MAX_ROWS, FlatSegment, planes_of
+from acqh.index.layout.norm_bounds import ResidualCodebooks
 from acqh.index.result import SearchResult
-from acqh.index.search import plain
-from acqh.index.search.plain import TO_THE_END, Runs, Target, TopRows, as_stop
+from acqh.index.search import flat
+from acqh.index.search.flat import EXHAUSTIVE, InvertedLists, Target, TopRows, as_stop_rule
 from acqh.index.search.rerank import candidate_count, places_of, rank_again
 
 if TYPE_CHECKING:
-    from acqh.index.layout.segment import CodeSegment
+    from acqh.index.layout.inverted import InvertedSegment
 
 # Up to this many rows are all scored for one query, which is quicker than to look for the best.
 _QUICK_ROWS = 8192
@@ -41,24 +41,25 @@ _MOST_LEFT = 1 / 4
 # Nanoseconds of copying out what a filter leaves: per row of the segment, and per row left.
 _ROW_COST, _COPY_COST = 3, 150
 # Nanoseconds per row of the segment that a query takes longer for rows which it may not find: with
-# many words behind the first two, and with few, where it grows with the rows per row left.
+# many codewords behind the first two, and with few, where it grows with the rows per row left.
 _LONG_WASTE, _SHORT_WASTE, _MOST_WASTE = 30, 0.04, 10
 # Bytes of codes that reading in batches keeps in memory.
 _WINDOW_BYTES = 1 << 27
 
 
-class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
+class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
     """Exact search over items stored as a few bytes each.
 
-    An item's code names one word of each codebook; the item stands for the sum of its words. Its
+    An item's code has one codeword per codebook; the item's reconstruction is their sum. Its
     score for a query is the inner product with that sum, computed in float32 as the sum of one
-    table entry per codebook, first codebook first. A search returns the items of highest score,
-    exactly; equal scores are ordered by insertion.
+    look-up table entry per codebook, first codebook first. A search returns the items of highest
+    score, exactly; equal scores are ordered by insertion.
 
-    Codes are kept sorted by their first words, and whole runs of items whose score cannot reach the
-    k-th best are skipped. Where many items share a code, it is scored once and kept once. Up to
-    32,768 items are kept as they came, and NumPy searches them while there are few queries, so that
-    nobody waits for a compiler; answers are the same to the bit.
+    The index is an inverted multi-index: the first codewords of a code choose its inverted list.
+    Lists are visited best first, and those whose norm bound proves that no item reaches the k-th
+    best score are skipped. If many items share a code, it is stored and scored once. Up to 32,768
+    items are stored flat, and NumPy searches them while queries are few, so that nobody waits for
+    a compiler; scores are the same to the bit.
 
     Searching is safe while another thread changes the index: a search works on the state it found
     when it started, and never waits.
@@ -66,7 +67,7 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
     Parameters
     ----------
     codebooks : (n_codebooks, codebook_size, n_components) floats
-        1 to 16 codebooks of 1 to 256 words; kept as float32.
+        1 to 16 codebooks of 1 to 256 codewords; kept as float32.
 
     Raises
     ------
@@ -83,18 +84,18 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
     """
 
     _kind = "code-index"
-    _segment_type = FewSegment
+    _segment_type = FlatSegment
 
     def __init__(self, codebooks: Any) -> None:
         self._codebooks = as_codebooks(codebooks)
         super().__init__(len(self._codebooks))
         # Words last, so that a table is filled along contiguous memory.
-        self._words = frozen(self._codebooks.transpose(0, 2, 1))
-        self._rests = Rests.of(self._codebooks)
+        self._codewords = frozen(self._codebooks.transpose(0, 2, 1))
+        self._residuals = ResidualCodebooks.of(self._codebooks)
 
     def __repr__(self) -> str:
         m, n, dim = self._codebooks.shape
-        return f"<CodeIndex: {len(self)} items, {m} codebooks of {n} words, {dim} components>"
+        return f"<CodeIndex: {len(self)} items, {m} codebooks of {n} codewords, {dim} dimensions>"
 
     @property
     def codebooks(self) -> Floats:
@@ -142,15 +143,15 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         with self._change:
             snapshot, new = self._snapshot, NewIds(self._snapshot)
             reader = PartReader(parts, self._check_codes, new.take_new, progress)
-            few = reader.read_few(MAX_FEW - len(snapshot))
-            if few is None:
-                from acqh.index.layout.segment import CodeSegment
+            small = reader.read_flat(FLAT_MAX_ROWS - len(snapshot))
+            if small is None:
+                from acqh.index.layout.inverted import InvertedSegment
 
                 n_codebooks, size, _ = self._codebooks.shape
-                segment = CodeSegment.of_blocks(reader, n_codebooks, size, self._rests)
+                segment = InvertedSegment.of_blocks(reader, n_codebooks, size, self._residuals)
                 self._publish(snapshot, segment, new)
             elif new.n:
-                self._publish(snapshot, self._segment_of(few), new)
+                self._publish(snapshot, self._segment_of(small), new)
         return self
 
     def search(
@@ -171,7 +172,7 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         ----------
         queries : (n_queries, n_components) floats
             Used as float32. Given a tensor of torch, or an array of CuPy or JAX, the result has
-            such arrays too, on the same device; the search itself runs on the CPU.
+            such arrays too, on the same device; the search itself lists on the CPU.
         k : int
             How many items to find for each query, at least 1.
         filter : callable, (n_items,) bool, or iterable of ids, optional
@@ -184,8 +185,8 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
             Look at no more than this many codes for each query; the most promising come first.
             Fewer than k items are found where these codes have no more that may be found.
         recall : float, optional
-            Stop when this share of the k best is found, above 0 and at most 1: as expected from
-            how words are distributed, not for certain.
+            StopRule when this share of the k best is found, above 0 and at most 1: as expected from
+            how codewords are distributed, not for certain.
         rerank : (n_items, n_components) numbers, optional
             Full vectors of the items in the order of `ids`, in memory or mapped
             (``np.load(path, mmap_mode="r")``): the best `rerank_k` items by their codes are ranked
@@ -220,7 +221,7 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         >>> bool(result.bound[0] >= index.search(query, k=3).scores[0, 2])
         True
         """
-        stop = as_stop(budget, recall)
+        stop = as_stop_rule(budget, recall)
         given, give_back = take_in(queries)
         queries = as_queries(given, self._codebooks.shape[2])
         k = check_positive_int(k, "k")
@@ -229,17 +230,24 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         snapshot = self._snapshot
         masks = None if filter is None else rows_allowed(snapshot, filter)
         top: TopRows
-        few = _few_targets(snapshot, masks) if stop is TO_THE_END else None
+        flat_targets = _flat_targets(snapshot, masks) if stop is EXHAUSTIVE else None
         n_rows = int(snapshot.first_rows[-1])
         is_quick = len(queries) == 1 and n_rows <= _QUICK_ROWS
-        if few is not None and (is_quick or self._is_little(n_rows, len(queries))):
-            top = plain.search_few(self._tables_of(queries), few, n_found)
+        if flat_targets is not None and (is_quick or self._is_little(n_rows, len(queries))):
+            top = flat.search_flat(self._tables_of(queries), flat_targets, n_found)
         else:
             from acqh.index.search import topk as compiled
 
             targets, n_items = _targets(snapshot, masks, len(queries)), len(snapshot)
             top = compiled.search_targets(
-                self._words, self._rests, targets, queries, n_found, n_items, n_threads, stop
+                self._codewords,
+                self._residuals,
+                targets,
+                queries,
+                n_found,
+                n_items,
+                n_threads,
+                stop,
             )
         found = SearchResult.of(snapshot.take_ids(top.rows), top)
         if rerank is not None:
@@ -248,17 +256,17 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         return found.as_kind(give_back)
 
     def _is_little(self, n_rows: int, n_queries: int) -> bool:
-        m, n_components, n_words = self._words.shape
-        n_steps = 2 * n_queries * m * (n_rows + n_components * n_words)
+        m, n_components, n_codewords = self._codewords.shape
+        n_steps = 2 * n_queries * m * (n_rows + n_components * n_codewords)
         return is_little(n_steps, "acqh.index.search.topk")
 
     def _tables_of(self, queries: Floats) -> Floats:
-        """Return the score of every word for every query."""
-        if is_little(2 * len(queries) * self._words.size, "acqh.index.compiled.tables"):
-            return plain.tables_of(self._words, queries)
+        """Return the score of every codeword for every query."""
+        if is_little(2 * len(queries) * self._codewords.size, "acqh.index.compiled.tables"):
+            return flat.tables_of(self._codewords, queries)
         from acqh.index.compiled.tables import tables_of
 
-        return tables_of(self._words, queries)
+        return tables_of(self._codewords, queries)
 
     def places(self, ids: Any) -> Ints:
         """Return where items stand in the order of `ids`, -1 for those that are not there.
@@ -320,7 +328,7 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
                         yield part.ids.take(rows), codes[rows - first]
 
     def reconstruct(self, identifier: Any) -> Floats:
-        """Return the vector an item stands for, the sum of its words: (n_components,) float32.
+        """Return the vector an item stands for, the sum of its codewords: (n_components,) float32.
 
         Reads the row numbers of the item's segment, so its cost grows with the index.
 
@@ -330,8 +338,8 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
             No item has this id.
         """
         part, row = self._locate(identifier)
-        words = part.segment.codes(row, row + 1)[0]
-        return np.asarray(self._codebooks[np.arange(len(words)), words].sum(axis=0))
+        codewords = part.segment.codes(row, row + 1)[0]
+        return np.asarray(self._codebooks[np.arange(len(codewords)), codewords].sum(axis=0))
 
     def to_faiss(self) -> Any:
         """Return a ``faiss.IndexResidualQuantizer`` that gives the same answers.
@@ -405,12 +413,12 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         m, n, _ = self._codebooks.shape
         return as_codes(codes, m, n)
 
-    def _segment_of(self, codes: Array) -> "FewSegment | CodeSegment":
-        if len(self._snapshot) + len(codes) <= MAX_FEW:
-            return FewSegment(planes_of(codes), self._codebooks.shape[1], self._rests)
-        from acqh.index.layout.segment import CodeSegment
+    def _segment_of(self, codes: Array) -> "FlatSegment | InvertedSegment":
+        if len(self._snapshot) + len(codes) <= FLAT_MAX_ROWS:
+            return FlatSegment(planes_of(codes), self._codebooks.shape[1], self._residuals)
+        from acqh.index.layout.inverted import InvertedSegment
 
-        return CodeSegment.of(codes, self._codebooks.shape[1], self._rests)
+        return InvertedSegment.of(codes, self._codebooks.shape[1], self._residuals)
 
     def _settings(self) -> tuple[dict[str, Array], dict[str, Any]]:
         return {"codebooks": self._codebooks}, {}
@@ -422,18 +430,20 @@ class CodeIndex(BaseIndex["FewSegment | CodeSegment"]):
         except InvalidInputError as error:
             raise CorruptBundleError(f"stored {error}") from error
 
-    def _take_segment(self, segment: "FewSegment | CodeSegment") -> "FewSegment | CodeSegment":
+    def _take_segment(
+        self, segment: "FlatSegment | InvertedSegment"
+    ) -> "FlatSegment | InvertedSegment":
         require(segment.shape == self._codebooks.shape[:2], "codebooks")
-        return replace(segment, rests=self._rests)
+        return replace(segment, residuals=self._residuals)
 
 
-def _few_targets(
-    snapshot: "Snapshot[FewSegment | CodeSegment]", masks: Sequence[Bools] | None
+def _flat_targets(
+    snapshot: "Snapshot[FlatSegment | InvertedSegment]", masks: Sequence[Bools] | None
 ) -> list[Target[Array]] | None:
     """Return the segments to search as they came; None unless all are kept so."""
     targets = []
     for number, part in enumerate(snapshot.parts):
-        if not isinstance(part.segment, FewSegment):
+        if not isinstance(part.segment, FlatSegment):
             return None
         allowed = part.live if masks is None else pack_bits(masks[number])
         targets.append(Target(part.segment.planes, int(snapshot.first_rows[number]), allowed))
@@ -441,28 +451,30 @@ def _few_targets(
 
 
 def _targets(
-    snapshot: "Snapshot[FewSegment | CodeSegment]", masks: Sequence[Bools] | None, n_queries: int
-) -> list[Target[Runs]]:
+    snapshot: "Snapshot[FlatSegment | InvertedSegment]",
+    masks: Sequence[Bools] | None,
+    n_queries: int,
+) -> list[Target[InvertedLists]]:
     """Return the segments to search, the largest first: it raises thresholds soonest."""
     targets = []
     for number, part in enumerate(snapshot.parts):
-        segment, allowed = part.segment.laid_out, part.live
+        segment, allowed = part.segment.inverted, part.live
         if masks is not None:
             n_allowed = int(np.count_nonzero(masks[number]))
             if n_allowed == 0:
                 continue
-            if _pays_to_copy(segment.runs, n_allowed, n_queries):
+            if _pays_to_copy(segment.lists, n_allowed, n_queries):
                 segment, allowed = segment.restrict(masks[number]), ALL_ROWS
             else:
                 allowed = pack_bits(masks[number])
-        targets.append(Target(segment.runs, int(snapshot.first_rows[number]), allowed))
-    return sorted(targets, key=lambda target: -len(target.arrays.tails))
+        targets.append(Target(segment.lists, int(snapshot.first_rows[number]), allowed))
+    return sorted(targets, key=lambda target: -len(target.arrays.suffixes))
 
 
-def _pays_to_copy(runs: Runs, n_allowed: int, n_queries: int) -> bool:
+def _pays_to_copy(lists: InvertedLists, n_allowed: int, n_queries: int) -> bool:
     """Whether queries gain more than it takes where rows that may be found are copied out first."""
-    n_rows, waste = runs.n_rows, float(_LONG_WASTE)
-    if runs.tails.shape[1] <= 2:
+    n_rows, waste = lists.n_rows, float(_LONG_WASTE)
+    if lists.suffixes.shape[1] <= 2:
         waste = min(_SHORT_WASTE * n_rows / n_allowed, _MOST_WASTE)
     gain, cost = n_queries * waste * n_rows, _ROW_COST * n_rows + _COPY_COST * n_allowed
     return n_allowed <= _MOST_LEFT * n_rows and gain > cost

@@ -26,10 +26,10 @@ def to_faiss(codebooks: Floats, codes: Array) -> Any:
         faiss.METRIC_INNER_PRODUCT,
         faiss.AdditiveQuantizer.ST_LUT_nonorm,
     )
-    # Faiss has codebooks of a power of two; no code names the words that fill them up.
-    words = np.zeros((n_codebooks, 1 << n_bits, n_components), dtype=np.float32)
-    words[:, :codebook_size] = codebooks
-    faiss.copy_array_to_vector(words.ravel(), index.rq.codebooks)
+    # Faiss has codebooks of a power of two; no code names the codewords that fill them up.
+    codewords = np.zeros((n_codebooks, 1 << n_bits, n_components), dtype=np.float32)
+    codewords[:, :codebook_size] = codebooks
+    faiss.copy_array_to_vector(codewords.ravel(), index.rq.codebooks)
     faiss.copy_array_to_vector(faiss_codes(codes, codebook_size).ravel(), index.codes)
     index.ntotal = len(codes)
     index.rq.is_trained = index.is_trained = True
@@ -37,7 +37,7 @@ def to_faiss(codebooks: Floats, codes: Array) -> Any:
 
 
 def faiss_codes(codes: Array, codebook_size: int) -> Array:
-    """Return codes as Faiss stores them: words one after another, each in as few bits as it needs.
+    """Return codes packed as Faiss packs them: each codeword in as few bits as it needs.
 
     Parameters
     ----------
@@ -87,12 +87,14 @@ def from_faiss(index: Any) -> tuple[Floats, Array]:
     quantizer = index.aq
     n_bits = [quantizer.nbits.at(s) for s in range(quantizer.M)]
     if max(n_bits) > 8:
-        raise InvalidInputError(f"codebooks of {2 ** max(n_bits)} words; at most 256 can be used")
-    words = faiss.vector_to_array(quantizer.codebooks).reshape(-1, index.d)
+        raise InvalidInputError(
+            f"codebooks of {2 ** max(n_bits)} codewords; at most 256 can be used"
+        )
+    codewords = faiss.vector_to_array(quantizer.codebooks).reshape(-1, index.d)
     codebooks = np.zeros((len(n_bits), 1 << max(n_bits), index.d), dtype=np.float32)
     first = 0
     for codebook, bits in zip(codebooks, n_bits, strict=True):
-        codebook[: 1 << bits] = words[first : first + (1 << bits)]
+        codebook[: 1 << bits] = codewords[first : first + (1 << bits)]
         first += 1 << bits
     packed = faiss.vector_to_array(index.codes).reshape(index.ntotal, -1)
     return codebooks, _unpack(packed, n_bits)
@@ -103,7 +105,7 @@ def _word_bits(codebook_size: int) -> int:
 
 
 def _pack(codes: Array, n_bits: list[int]) -> Array:
-    """Put the words of each code one after another, each with its bits, lowest bit first."""
+    """Put the codewords of each code one after another, each with its bits, lowest bit first."""
     if set(n_bits) == {8}:
         return codes
     bits = [
@@ -114,14 +116,14 @@ def _pack(codes: Array, n_bits: list[int]) -> Array:
 
 
 def _unpack(packed: Array, n_bits: list[int]) -> Array:
-    """Read what `_pack` wrote; bits after the words are left out."""
+    """Read what `_pack` wrote; bits after the codewords are left out."""
     bits = np.unpackbits(packed, axis=1, count=sum(n_bits), bitorder="little")
     ends = np.cumsum(n_bits)
-    words = [
+    codewords = [
         np.packbits(bits[:, end - width : end], axis=1, bitorder="little")
         for end, width in zip(ends, n_bits, strict=True)
     ]
-    return np.concatenate(words, axis=1)
+    return np.concatenate(codewords, axis=1)
 
 
 def score_all(
@@ -173,10 +175,10 @@ def score_all(
     # A block holds its decoded vectors and, for each query, a score and what topk makes of it.
     per_item = dtype.itemsize * (codebooks.shape[2] + 3 * n_queries)
     for block in row_blocks(len(codes), per_item, max_memory):
-        words = codes[block].long()
-        vectors = codebooks[0][words[:, 0]]
+        codewords = codes[block].long()
+        vectors = codebooks[0][codewords[:, 0]]
         for s in range(1, len(codebooks)):
-            vectors += codebooks[s][words[:, s]]
+            vectors += codebooks[s][codewords[:, s]]
         best, places = (queries @ vectors.T).topk(min(k, len(vectors)), dim=1)
         scores = torch.cat([scores, best], dim=1)
         rows = torch.cat([rows, places + block.start], dim=1)
@@ -194,7 +196,7 @@ def _check(queries: Tensor, codes: Tensor, codebooks: Tensor, k: int) -> None:
         )
     if codes.shape[1] != len(codebooks) or queries.shape[1] != codebooks.shape[2]:
         raise InvalidInputError(
-            f"codes of {codes.shape[1]} words and queries of {queries.shape[1]} components do not "
+            f"codes of {codes.shape[1]} bytes and queries of {queries.shape[1]} dimensions do not "
             f"fit codebooks of shape {tuple(codebooks.shape)}"
         )
     if not queries.device == codes.device == codebooks.device:

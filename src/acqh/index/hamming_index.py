@@ -12,9 +12,9 @@ from acqh.index.compiled import hamming as compiled
 from acqh.index.items.checks import as_queries, as_thread_count, read_count, require
 from acqh.index.items.filters import rows_allowed
 from acqh.index.items.snapshot import Snapshot, pack_bits
-from acqh.index.layout.planes import HammingSegment, planes_of, spare_bits
+from acqh.index.layout.flat import HammingSegment, planes_of, spare_bits
 from acqh.index.result import SearchResult
-from acqh.index.search.plain import Target, TopRows, check_scales
+from acqh.index.search.flat import Target, TopRows, check_scales
 from acqh.index.search.topk import in_blocks, unpack_keys
 
 # Distances are counted in two bytes, and one value stands for "too far".

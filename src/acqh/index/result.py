@@ -8,7 +8,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, GiveBack, Ints, take_in
 from acqh._core.imports import require
-from acqh.index.search.plain import TopRows, best_columns
+from acqh.index.search.flat import TopRows, best_columns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,9 +26,9 @@ class SearchResult:
     scored : (n_queries,) int64
         How many codes the search had to score; where items share codes, each code counts once.
     seen : (n_queries,) int64, optional
-        How many codes the search looked at: those scored, and those it gave up on after some of
-        their words. Codes that it passed over by the words they are grouped by, the first two or
-        three, do not count. If not given, those scored.
+        How many codes the search visited: those scored, and those dropped after some of their
+        codewords. Codes skipped by the codewords of their inverted list, the first two or three,
+        do not count. If not given, those scored.
     exact : (n_queries,) bool, optional
         Whether the answer is proven: no other item belongs in it. If not given, all are.
     bound : (n_queries,) float32, optional

@@ -12,7 +12,7 @@ from acqh._core.arrays import Array, Floats, as_numbers, check_positive_int, fir
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex
 from acqh.index.items.checks import check_bytes_per_item
-from acqh.index.search.plain import best_rows
+from acqh.index.search.flat import best_rows
 from acqh.io import Bundle, read_bundle, write_bundle
 from acqh.quantize import AdditiveQuantizer
 

@@ -1,15 +1,15 @@
-"""Compiled search over the runs of a segment: pruning, scores, the best k.
+"""Compiled best-first search of an inverted multi-index: pruning by norm bounds, the best k.
 
 An item's score adds its table entries over the codebooks from first to last, in float32. No loop
 may reorder that sum (no ``fastmath``), so every path gives the same bits, on one thread or many,
 and so do the NumPy twins in ``tests/index``.
 
 Stored arrays are read without trusting their values: tables have a place for every byte, bounds of
-runs are checked when a segment is made, those of lists and row numbers before they are used. So a
+lists are checked when a segment is made, those of lists and row numbers before they are used. So a
 damaged file may give wrong answers, never a read outside an array.
 
 What belongs together travels in named tuples, but arrays are taken out of them before the loops
-over runs and items: numba counts references each time, which costs more than the work.
+over lists and items: numba counts references each time, which costs more than the work.
 """
 
 from typing import Any
@@ -19,37 +19,37 @@ import numpy as np
 from acqh._core.arrays import Array
 from acqh._core.runtime import kernel
 from acqh.index.compiled.keys import NO_KEY, is_allowed, keep_best, keep_key, key_score, pack_key
-from acqh.index.compiled.runs import (
-    BINS_A_WAVE,
+from acqh.index.compiled.tables import MAX_SCALE, fill_tables
+from acqh.index.compiled.traversal import (
+    BINS_PER_LEVEL,
     MIN_GROUPED,
-    N_WAVES,
-    begin_heads,
+    N_LEVELS,
     choose,
-    count_heads,
+    count_codes_by_score,
     expected_misses,
-    fill_head,
     forget_rows,
-    head_score,
-    new_heads,
-    order_heads,
-    run_bound,
-    tail_score,
-    tail_spread,
+    list_bound,
+    new_traversal,
+    order_prefixes,
+    prefix_score,
+    restart,
+    suffix_score,
+    suffix_spread,
+    sum_tables,
     visit_rows,
 )
-from acqh.index.compiled.tables import MAX_SCALE, fill_tables
-from acqh.index.search.plain import NO_LIMIT, Effort, Heads, Query, Runs
+from acqh.index.search.flat import NO_LIMIT, InvertedLists, Query, SearchLimits, Traversal
 
-# Once one part in this many was looked at, a pass in storage order is cheaper than going on.
-PLAIN_PASS_PART = 4
-# Entries of a run that are chosen among at a time.
-_PIECE: Any = np.uint64(64)
-# Codes with tails of two words that cost as much to look at as the estimate of what is missed.
-_WORTH_ASKING = 4096
+# Once one code in this many was visited, a scan in storage order is cheaper than going on.
+FULL_SCAN_FRACTION = 4
+# Entries of a list that are filtered at a time.
+_CHUNK: Any = np.uint64(64)
+# Scoring this many suffixes of two codewords costs as much as estimating what is missed.
+_ESTIMATE_AFTER = 4096
 _NO_ENTRY: Any = np.uint64(0xFFFFFFFFFFFFFFFF)
 
-# Waves that words are put in order for at first.
-_FIRST_WAVES = 4
+# Prefixes of this many levels are ordered at first.
+_FIRST_LEVELS = 4
 
 _LOWEST = np.float32(-np.inf)
 _HIGHEST = np.float32(np.inf)
@@ -59,37 +59,37 @@ _ONE = np.uint64(1)
 
 
 @kernel()
-def _best_entry(query: Query, heads: Heads, rest: Any) -> Any:
+def _best_entry(query: Query, traversal: Traversal, max_residual: Any) -> Any:
     """Return an entry of the highest score, that score, and if it is tied."""
-    runs, after, tally = query.runs, query.after, query.tally
-    starts, tails, reaches = runs.starts, runs.tails, runs.reaches
-    bounds = (after[0], query.base, query.span)
-    tables = query.table[runs.digits_a + runs.digits_b :]
-    order_a, values_a, bounds_a = heads.order_a, heads.values_a, heads.bounds_a
-    order_b, bounds_b = heads.order_b, heads.bounds_b
-    n_b, deep = order_b.shape[0], tails.shape[1] >= MIN_GROUPED
+    lists, suffix_max, tally = query.lists, query.suffix_max, query.tally
+    starts, suffixes, norm_bounds = lists.starts, lists.suffixes, lists.norm_bounds
+    bounds = (suffix_max[0], query.base, query.span)
+    tables = query.table[lists.n_prefix_a + lists.n_prefix_b :]
+    order_a, scores_a, bounds_a = traversal.order_a, traversal.scores_a, traversal.bounds_a
+    order_b, bounds_b = traversal.order_b, traversal.bounds_b
+    n_b, deep = order_b.shape[0], suffixes.shape[1] >= MIN_GROUPED
     best, highest, tied = _NO_ENTRY, _LOWEST, False
     for place in range(order_a.shape[0]):
-        if bounds_a[place] + bounds_b[0] < highest - rest:
+        if bounds_a[place] + bounds_b[0] < highest - max_residual:
             break
         a = order_a[place]
         for next_b in range(n_b):
-            if values_a[a] + bounds_b[next_b] < highest - rest:
+            if scores_a[a] + bounds_b[next_b] < highest - max_residual:
                 break
             b = order_b[next_b]
-            run = np.uint64(a) * np.uint64(n_b) + np.uint64(b)
-            start, stop = np.uint64(starts[run]), np.uint64(starts[run + _ONE])
-            head = head_score(query.table, runs, values_a[a], b)
-            if start == stop or run_bound(bounds, reaches, run, head) < highest:
+            cell = np.uint64(a) * np.uint64(n_b) + np.uint64(b)
+            start, stop = np.uint64(starts[cell]), np.uint64(starts[cell + _ONE])
+            prefix = prefix_score(query.table, lists, scores_a[a], b)
+            if start == stop or list_bound(bounds, norm_bounds, cell, prefix) < highest:
                 continue
             for entry in range(start, stop):
-                score, first = head, 0
+                score, first = prefix, 0
                 if deep:
-                    score, first = head + tables[0, tails[entry, 0]], 1
-                    if score + after[1] < highest:
+                    score, first = prefix + tables[0, suffixes[entry, 0]], 1
+                    if score + suffix_max[1] < highest:
                         continue
                 tally[0] += 1
-                score = tail_score(tables, tails, after, entry, first, score, highest)
+                score = suffix_score(tables, suffixes, suffix_max, entry, first, score, highest)
                 if score == _LOWEST:
                     continue
                 tally[1] += 1
@@ -101,72 +101,94 @@ def _best_entry(query: Query, heads: Heads, rest: Any) -> Any:
 
 @kernel()
 def _visit_above(
-    query: Query, heads: Heads, effort: Effort | None, lows: Any, done: Any, count: Any, worst: Any
+    query: Query,
+    traversal: Traversal,
+    limits: SearchLimits | None,
+    lows: Any,
+    done: Any,
+    count: Any,
+    worst: Any,
 ) -> Any:
-    """Visit the runs not yet visited whose head reaches the floor and can reach the threshold.
+    """Visit unvisited lists whose prefix score reaches the floor and can reach the threshold.
 
-    Of codes with many rows, the entry `done` is left out. `lows` are the floor and what the words
-    of a tail can add at most. Returns the number of keys, the worst of them, and how many entries
-    the runs visited have.
+    The entry `done` is skipped. `lows` are the floor and the most that a suffix can add. Returns
+    the number of keys, the worst of them, and the number of entries in the visited lists.
     """
-    floor, rest = lows
-    runs, allowed, keys, k, after = query.runs, query.allowed, query.keys, query.k, query.after
-    starts, tails, rows, reaches = runs.starts, runs.tails, runs.rows, runs.reaches
-    bounds = (after[0], query.base, query.span)
-    tables = query.table[runs.digits_a + runs.digits_b :]
-    order_a, values_a, bounds_a = heads.order_a, heads.values_a, heads.bounds_a
-    order_b, bounds_b, visited = heads.order_b, heads.bounds_b, heads.visited
-    grouped, has_reaches = runs.gap_starts.shape[0] > 0, reaches.shape[0] > 0
-    n_b, (last_a, last_b) = order_b.shape[0], (heads.ordered[0], heads.ordered[1])
-    # Long tails are passed over by their first word where the others cannot make up for it.
-    deep, short = tails.shape[1] >= MIN_GROUPED, tails.shape[1] == 2
+    floor, max_residual = lows
+    lists, allowed, keys, k, suffix_max = (
+        query.lists,
+        query.allowed,
+        query.keys,
+        query.k,
+        query.suffix_max,
+    )
+    starts, suffixes, rows, norm_bounds = (
+        lists.starts,
+        lists.suffixes,
+        lists.rows,
+        lists.norm_bounds,
+    )
+    bounds = (suffix_max[0], query.base, query.span)
+    tables = query.table[lists.n_prefix_a + lists.n_prefix_b :]
+    order_a, scores_a, bounds_a = traversal.order_a, traversal.scores_a, traversal.bounds_a
+    order_b, bounds_b, visited = traversal.order_b, traversal.bounds_b, traversal.visited
+    grouped, has_bounds = lists.gap_starts.shape[0] > 0, norm_bounds.shape[0] > 0
+    n_b, (last_a, last_b) = order_b.shape[0], (traversal.ordered[0], traversal.ordered[1])
+    # Long suffixes are skipped by their first codeword if the others cannot make up for it.
+    deep, short = suffixes.shape[1] >= MIN_GROUPED, suffixes.shape[1] == 2
     seen, given_up, left = np.int64(0), np.int64(0), NO_LIMIT
-    passed, chosen = np.int64(0), np.empty(_PIECE, dtype=np.uint64)
+    passed, chosen = np.int64(0), np.empty(_CHUNK, dtype=np.uint64)
     first_table = tables[0] if deep else query.table[0]
     limited = False
-    if effort is not None:
+    if limits is not None:
         limited = True
-        left = effort.limit - query.tally[0]
+        left = limits.limit - query.tally[0]
     threshold = key_score(worst)
-    low = max(floor, threshold - rest)
+    low = max(floor, threshold - max_residual)
     for place in range(last_a):
         if bounds_a[place] + bounds_b[0] < low or (limited and seen >= left):
             break
         a = order_a[place]
         next_b = visited[place]
-        while next_b < last_b and values_a[a] + bounds_b[next_b] >= low:
+        while next_b < last_b and scores_a[a] + bounds_b[next_b] >= low:
             if limited and seen >= left:
                 break
             b = order_b[next_b]
             next_b += 1
-            run = np.uint64(a) * np.uint64(n_b) + np.uint64(b)
-            head = head_score(query.table, runs, values_a[a], b)
-            if has_reaches and run_bound(bounds, reaches, run, head) < threshold:
+            cell = np.uint64(a) * np.uint64(n_b) + np.uint64(b)
+            prefix = prefix_score(query.table, lists, scores_a[a], b)
+            if has_bounds and list_bound(bounds, norm_bounds, cell, prefix) < threshold:
                 continue
-            start, stop = np.uint64(starts[run]), np.uint64(starts[run + _ONE])
+            start, stop = np.uint64(starts[cell]), np.uint64(starts[cell + _ONE])
             if start == stop:
                 continue
             passed += np.int64(stop - start)
             while start < stop:
                 end, n = stop, np.int64(stop - start)
                 if deep:
-                    end = min(start + _PIECE, stop)
-                    need = (threshold - after[1]) - head
-                    n = choose(chosen, first_table, tails, start, end, need)
-                if n > left - seen:  # look at some, and take the run as not visited
+                    end = min(start + _CHUNK, stop)
+                    need = (threshold - suffix_max[1]) - prefix
+                    n = choose(chosen, first_table, suffixes, start, end, need)
+                if n > left - seen:  # look at some, and take the cell as not visited
                     n, stop = left - seen, end
                     next_b -= 1
                 seen += n
                 for i in range(np.uint64(n)):
                     entry = chosen[i] if deep else start + i
                     if deep:
-                        score = head + tables[0, tails[entry, 0]]
-                        score = tail_score(tables, tails, after, entry, 1, score, threshold)
+                        score = prefix + tables[0, suffixes[entry, 0]]
+                        score = suffix_score(
+                            tables, suffixes, suffix_max, entry, 1, score, threshold
+                        )
                         given_up += score == _LOWEST
                     elif short:
-                        score = (head + tables[0, tails[entry, 0]]) + tables[1, tails[entry, 1]]
+                        score = (prefix + tables[0, suffixes[entry, 0]]) + tables[
+                            1, suffixes[entry, 1]
+                        ]
                     else:
-                        score = tail_score(tables, tails, after, entry, 0, head, threshold)
+                        score = suffix_score(
+                            tables, suffixes, suffix_max, entry, 0, prefix, threshold
+                        )
                     if score < threshold:
                         continue
                     if grouped:
@@ -178,7 +200,7 @@ def _visit_above(
                         count, worst = keep_key(keys, k, key, count, worst)
                     threshold = key_score(worst)
                 start = end
-            low = max(floor, threshold - rest)
+            low = max(floor, threshold - max_residual)
         visited[place] = next_b
     query.tally[0] += seen
     query.tally[1] += seen - given_up
@@ -186,75 +208,82 @@ def _visit_above(
 
 
 @kernel()
-def _left_out(query: Query, heads: Heads, rest: Any, threshold: Any, ceiling: Any) -> Any:
-    """Return the highest bound of the runs not visited, or `ceiling` if none reaches as high."""
-    starts, reaches = query.runs.starts, query.runs.reaches
-    bounds = (query.after[0], query.base, query.span)
-    order_a, values_a, bounds_a = heads.order_a, heads.values_a, heads.bounds_a
-    order_b, bounds_b, visited = heads.order_b, heads.bounds_b, heads.visited
+def _bound_of_unvisited(
+    query: Query, traversal: Traversal, max_residual: Any, threshold: Any, ceiling: Any
+) -> Any:
+    """Return the highest bound of unvisited lists, or `ceiling` if that is higher."""
+    starts, norm_bounds = query.lists.starts, query.lists.norm_bounds
+    bounds = (query.suffix_max[0], query.base, query.span)
+    order_a, scores_a, bounds_a = traversal.order_a, traversal.scores_a, traversal.bounds_a
+    order_b, bounds_b, visited = traversal.order_b, traversal.bounds_b, traversal.visited
     n_b = order_b.shape[0]
-    for place in range(heads.ordered[0]):
-        if bounds_a[place] + bounds_b[0] + rest < max(threshold, ceiling):
+    for place in range(traversal.ordered[0]):
+        if bounds_a[place] + bounds_b[0] + max_residual < max(threshold, ceiling):
             break
         a = order_a[place]
-        for next_b in range(visited[place], heads.ordered[1]):
-            if values_a[a] + bounds_b[next_b] + rest < max(threshold, ceiling):
+        for next_b in range(visited[place], traversal.ordered[1]):
+            if scores_a[a] + bounds_b[next_b] + max_residual < max(threshold, ceiling):
                 break
             b = order_b[next_b]
-            run = np.uint64(a) * np.uint64(n_b) + np.uint64(b)
-            if starts[run] != starts[run + _ONE]:
-                head = head_score(query.table, query.runs, values_a[a], b)
-                bound = run_bound(bounds, reaches, run, head)
+            cell = np.uint64(a) * np.uint64(n_b) + np.uint64(b)
+            if starts[cell] != starts[cell + _ONE]:
+                prefix = prefix_score(query.table, query.lists, scores_a[a], b)
+                bound = list_bound(bounds, norm_bounds, cell, prefix)
                 ceiling = bound if bound > ceiling else ceiling
     return ceiling
 
 
 @kernel()
 def _search_one(
-    query: Query, heads: Heads, rest: Any, effort: Effort | None, count: Any, worst: Any
+    query: Query,
+    traversal: Traversal,
+    max_residual: Any,
+    limits: SearchLimits | None,
+    count: Any,
+    worst: Any,
 ) -> Any:
-    """Visit runs in waves of falling head score until no other run can hold one of the best.
+    """Visit lists best first, by levels of prefix score, until no other can hold a top-k item.
 
-    Or until the effort is spent. Returns how many keys there are, the worst of them, and what the
+    Or until the limits is spent. Returns how many keys there are, the worst of them, and what the
     items that were left out can score at most, as far as it is no less than the worst.
     """
-    n_entries = query.runs.tails.shape[0]
+    n_entries = query.lists.suffixes.shape[0]
     limit, misses = NO_LIMIT, -1.0
-    if effort is not None:
-        limit, misses = effort.limit, effort.misses
+    if limits is not None:
+        limit, misses = limits.limit, limits.misses
     limited = limit < NO_LIMIT or misses >= 0
-    plain = query.k * PLAIN_PASS_PART > query.runs.n_rows and not limited
-    grouped = query.runs.gap_starts.shape[0] > 0
-    high_a, high_b, spread = begin_heads(heads)
+    full_scan = query.k * FULL_SCAN_FRACTION > query.lists.n_rows and not limited
+    grouped = query.lists.gap_starts.shape[0] > 0
+    high_a, high_b, spread = restart(traversal)
     highs, best = (high_a, high_b), high_a + high_b
-    # What ends early needs few words in order; the others come behind them when it is their turn.
-    reached = best - spread * np.float32(_FIRST_WAVES / N_WAVES)
-    if plain or (grouped and not limited):
+    # A search that ends early needs few prefixes in order; the others are ordered when needed.
+    reached = best - spread * np.float32(_FIRST_LEVELS / N_LEVELS)
+    if full_scan or (grouped and not limited):
         reached = _LOWEST
-    order_heads(heads, highs, reached, _HIGHEST, plain)
-    done, last_wave, ceiling = _NO_ENTRY, N_WAVES, _LOWEST
-    if grouped and not plain and not limited:
-        # The rows of the best code alone may be enough, and then they leave little to look at.
-        done, score, tied = _best_entry(query, heads, rest)
+    order_prefixes(traversal, highs, reached, _HIGHEST, full_scan)
+    done, last_level, ceiling = _NO_ENTRY, N_LEVELS, _LOWEST
+    if grouped and not full_scan and not limited:
+        # The rows of the best code alone may be enough, and raise the threshold.
+        done, score, tied = _best_entry(query, traversal, max_residual)
         if done != _NO_ENTRY:
             count, worst = visit_rows(query, done, score, count, worst)
         if worst != NO_KEY:
             if count == query.k and not tied and key_score(worst) >= score:
                 return count, worst, ceiling
-            last_wave = 0
-    n_heads, mean, deviation = np.zeros(0, dtype=np.float64), 0.0, 1.0
-    # With short tails, going on is cheaper than asking until many codes were looked at.
-    worth = query.tally[0] + (_WORTH_ASKING if query.runs.tails.shape[1] <= 2 else 0)
+            last_level = 0
+    histogram, mean, deviation = np.zeros(0, dtype=np.float64), 0.0, 1.0
+    # With short suffixes, going on is cheaper than estimating until many codes were visited.
+    worth = query.tally[0] + (_ESTIMATE_AFTER if query.lists.suffixes.shape[1] <= 2 else 0)
     passed, proven = np.int64(0), False
-    for wave in range(1, N_WAVES + 2):
+    for level in range(1, N_LEVELS + 2):
         floor = _LOWEST
-        if wave <= last_wave and not plain:
-            floor = best - spread * np.float32(wave / N_WAVES)
+        if level <= last_level and not full_scan:
+            floor = best - spread * np.float32(level / N_LEVELS)
         if floor < reached:
-            order_heads(heads, highs, _LOWEST, reached, plain)
+            order_prefixes(traversal, highs, _LOWEST, reached, full_scan)
             reached = _LOWEST
         count, worst, n_passed = _visit_above(
-            query, heads, effort, (floor, rest), done, count, worst
+            query, traversal, limits, (floor, max_residual), done, count, worst
         )
         passed += n_passed
         if count >= query.k:
@@ -262,105 +291,111 @@ def _search_one(
         threshold = key_score(worst)
         if query.tally[0] >= limit:
             break
-        if floor == _LOWEST or threshold - rest >= floor:
+        if floor == _LOWEST or threshold - max_residual >= floor:
             proven = True
             break
         if misses >= 0 and worst != NO_KEY and query.tally[0] >= worth:
-            if n_heads.shape[0] == 0:
-                n_heads = count_heads(query, heads, best, spread)
-                mean, deviation = tail_spread(query)
-            width, need = spread / (N_WAVES * BINS_A_WAVE), threshold - best - mean
-            if expected_misses(n_heads, wave, width, need, deviation) <= misses:
+            if histogram.shape[0] == 0:
+                histogram = count_codes_by_score(query, traversal, best, spread)
+                mean, deviation = suffix_spread(query)
+            width, need = spread / (N_LEVELS * BINS_PER_LEVEL), threshold - best - mean
+            if expected_misses(histogram, level, width, need, deviation) <= misses:
                 break
-        plain = not limited and passed * PLAIN_PASS_PART > n_entries
-        if plain:
+        full_scan = not limited and passed * FULL_SCAN_FRACTION > n_entries
+        if full_scan:
             # Start again, in storage order, for all that is no worse than the worst found.
             count, worst = forget_rows(query, count), worst + _ONE
             done = _NO_ENTRY
-            begin_heads(heads)
-            order_heads(heads, highs, _LOWEST, _HIGHEST, plain)
+            restart(traversal)
+            order_prefixes(traversal, highs, _LOWEST, _HIGHEST, full_scan)
             reached = _LOWEST
-    if effort is not None and not proven:
-        ceiling = _left_out(query, heads, rest, key_score(worst), ceiling)
-        if reached + rest >= max(key_score(worst), ceiling):
-            order_heads(heads, highs, _LOWEST, reached, plain)
-            ceiling = _left_out(query, heads, rest, key_score(worst), ceiling)
+    if limits is not None and not proven:
+        ceiling = _bound_of_unvisited(query, traversal, max_residual, key_score(worst), ceiling)
+        if reached + max_residual >= max(key_score(worst), ceiling):
+            order_prefixes(traversal, highs, _LOWEST, reached, full_scan)
+            ceiling = _bound_of_unvisited(query, traversal, max_residual, key_score(worst), ceiling)
     return count, worst, ceiling
 
 
 @kernel()
-def search_runs(
-    asked: Any,
+def search_lists(
+    codebooks_and_queries: Any,
     tables: Array,
     bounds: Any,
-    runs: Runs,
+    lists: InvertedLists,
     rows: Any,
     k: int,
-    effort: Effort | None,
+    limits: SearchLimits | None,
     best: Any,
 ) -> None:
     """Add what one segment holds of each query's k best.
 
     Parameters
     ----------
-    asked : (words, queries)
+    codebooks_and_queries : (codewords, queries)
         (n_codebooks, n_components, codebook_size) and (n_queries, n_components) float32, to fill
         tables from; no codebooks where those of all queries are filled.
     tables : (n_tables, n_codebooks, TABLE_WIDTH) float32
         Zeros, to be filled for a few queries at a time, so that they stay in the cache.
     bounds : (tops, scales, bases, spans)
         The first two as `fill_tables` fills them; queries whose scores may overflow are left out.
-        A tail adds at most a query's base and its span times the reach of the run, both
+        A suffix adds at most a query's base and its span times the norm bound of the list, both
         (n_queries,) float32.
-    runs : Runs
+    lists : InvertedLists
         The segment.
     rows : (int, (n_bytes,) uint8)
         What to add to row numbers, and a bit for each row that may be found, lowest bit first;
         an empty array allows all.
     k : int
-    effort : Effort or None
+    limits : SearchLimits or None
         None to go on until the answer is proven; a loop of its own is compiled for it.
     best : (keys, counts, worsts, tallies, ceilings)
         Of each query: (capacity,) uint64, the best so far in any order, see `pack_key`, with a
         capacity above k; int64, how many keys there are, at most k; uint64, a key that the k-th
         best is known not to exceed, `NO_KEY` at first; (2,) int64, raised by how many codes were
-        looked at beyond what groups them, and how many scored to the last word; float32, raised
+        looked at beyond what groups them, and how many scored to the last codeword; float32, raised
         to what an item can score that was left out.
     """
-    words, queries = asked
+    codewords, queries = codebooks_and_queries
     tops, scales, bases, spans = bounds
     keys, counts, worsts, tallies, ceilings = best
-    size, n_head, n_entries = runs.codebook_size, runs.digits_a + runs.digits_b, len(runs.tails)
+    size, n_prefix, n_entries = (
+        lists.codebook_size,
+        lists.n_prefix_a + lists.n_prefix_b,
+        len(lists.suffixes),
+    )
     first_row, allowed = rows
-    heads = new_heads(size**runs.digits_a, size**runs.digits_b)
-    after = np.empty(tops.shape[1] - n_head + 1, dtype=np.float32)
-    has_reaches, longest = runs.reaches.shape[0] > 0, np.uint8(0)
-    for run in range(runs.reaches.shape[0]):
-        longest = max(longest, runs.reaches[run])
+    traversal = new_traversal(size**lists.n_prefix_a, size**lists.n_prefix_b)
+    suffix_max = np.empty(tops.shape[1] - n_prefix + 1, dtype=np.float32)
+    has_bounds, longest = lists.norm_bounds.shape[0] > 0, np.uint8(0)
+    for cell in range(lists.norm_bounds.shape[0]):
+        longest = max(longest, lists.norm_bounds[cell])
     farthest = np.float32(longest)
     for i in range(queries.shape[0]):
         place = i % tables.shape[0]
-        if place == 0 and words.shape[0] > 0:
+        if place == 0 and codewords.shape[0] > 0:
             some = slice(i, i + tables.shape[0])
-            fill_tables(words, queries[some], tables, tops[some], scales[some])
+            fill_tables(codewords, queries[some], tables, tops[some], scales[some])
         if not scales[i] < MAX_SCALE:
             continue
         table = tables[place]
         # For the rounding of bounds and of scores, a few units each a codebook.
-        after[-1] = scales[i] * np.float32(2 * tops.shape[1] + 8) * _ROUNDING
-        for s in range(tops.shape[1] - 1, n_head - 1, -1):
-            after[s - n_head] = after[s - n_head + 1] + tops[i, s]
-        fill_head(table, 0, runs.digits_a, size, heads.values_a)
-        fill_head(table, runs.digits_a, runs.digits_b, size, heads.values_b)
+        suffix_max[-1] = scales[i] * np.float32(2 * tops.shape[1] + 8) * _ROUNDING
+        for s in range(tops.shape[1] - 1, n_prefix - 1, -1):
+            suffix_max[s - n_prefix] = suffix_max[s - n_prefix + 1] + tops[i, s]
+        sum_tables(table, 0, lists.n_prefix_a, size, traversal.scores_a)
+        sum_tables(table, lists.n_prefix_a, lists.n_prefix_b, size, traversal.scores_b)
         tally, before = tallies[i], tallies[i, 0]
-        query = Query(table, after, bases[i], spans[i], runs, allowed, first_row, k, keys[i], tally)
-        rest = after[0]
-        if has_reaches and bases[i] + spans[i] * farthest < rest:
-            rest = bases[i] + spans[i] * farthest
+        query = Query(
+            table, suffix_max, bases[i], spans[i], lists, allowed, first_row, k, keys[i], tally
+        )
+        max_residual = suffix_max[0]
+        if has_bounds and bases[i] + spans[i] * farthest < max_residual:
+            max_residual = bases[i] + spans[i] * farthest
         counts[i], worsts[i], ceiling = _search_one(
-            query, heads, rest, effort, counts[i], worsts[i]
+            query, traversal, max_residual, limits, counts[i], worsts[i]
         )
         ceilings[i] = max(ceilings[i], ceiling)
-        # Some are looked at twice, once to find the best code: they count once.
+        # Codes visited twice, once to find the best code, count once.
         tally[0] = min(tally[0], before + n_entries)
         tally[1] = min(tally[1], tally[0])

@@ -11,8 +11,8 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats
 from acqh._core.runtime import kernel
-from acqh.index.search.plain import MAX_SCALE as _MAX_SCALE
-from acqh.index.search.plain import check_scales
+from acqh.index.search.flat import MAX_SCALE as _MAX_SCALE
+from acqh.index.search.flat import check_scales
 
 # Tables are always this wide, so that any stored byte is a valid index.
 TABLE_WIDTH = 256
@@ -32,7 +32,7 @@ def fill_tables(
     codebooks : (n_codebooks, n_components, codebook_size) float32
     queries : (n_queries, n_components) float32
     tables : (at least n_queries, n_codebooks, TABLE_WIDTH) float32
-        Filled but for words that there are not.
+        Filled but for codewords that there are not.
     tops : (n_queries, n_codebooks) float32; filled with the largest entry of each table
     scales : (n_queries,) float32
         Filled with a bound of the magnitude of any score; not finite where scores may overflow.
@@ -42,7 +42,7 @@ def fill_tables(
     spare = np.empty(size, dtype=np.float32)
     for s in range(n_codebooks):
         for i in range(0, n_queries, 2):
-            # Two at a time, so that words are read half as often.
+            # Two at a time, so that codewords are read half as often.
             j = min(i + 1, n_queries - 1)
             one, other = tables[i, s, :size], tables[j, s, :size] if j > i else spare
             one[:] = 0
@@ -54,12 +54,12 @@ def fill_tables(
             scales[i] += abs(tops[i, s]) + abs(low)
 
 
-def tables_of(words: Floats, queries: Floats) -> Floats:
+def tables_of(codewords: Floats, queries: Floats) -> Floats:
     """Return what `plain.tables_of` does, but `TABLE_WIDTH` wide."""
-    tables = np.zeros((len(queries), len(words), TABLE_WIDTH), dtype=np.float32)
-    tops = np.empty((len(queries), len(words)), dtype=np.float32)
+    tables = np.zeros((len(queries), len(codewords), TABLE_WIDTH), dtype=np.float32)
+    tops = np.empty((len(queries), len(codewords)), dtype=np.float32)
     scales = np.empty(len(queries), dtype=np.float32)
-    fill_tables(words, queries, tables, tops, scales)
+    fill_tables(codewords, queries, tables, tops, scales)
     check_scales(scales)
     return tables
 
@@ -85,12 +85,12 @@ def extent(values: Array) -> Any:
 
 
 @kernel()
-def _add_both(words: Array, x: Array, y: Array, one: Array, other: Array) -> None:
-    """Add the products of two queries with the words of a codebook, four components at a time."""
-    n_components, size = words.shape
+def _add_both(codewords: Array, x: Array, y: Array, one: Array, other: Array) -> None:
+    """Add the products of two queries with a codebook, four dimensions at a time."""
+    n_components, size = codewords.shape
     whole = n_components - n_components % 4
     for d in range(0, whole, 4):
-        w0, w1, w2, w3 = words[d], words[d + 1], words[d + 2], words[d + 3]
+        w0, w1, w2, w3 = codewords[d], codewords[d + 1], codewords[d + 2], codewords[d + 3]
         x0, x1, x2, x3 = x[d], x[d + 1], x[d + 2], x[d + 3]
         y0, y1, y2, y3 = y[d], y[d + 1], y[d + 2], y[d + 3]
         for j in range(size):
@@ -99,8 +99,8 @@ def _add_both(words: Array, x: Array, y: Array, one: Array, other: Array) -> Non
             other[j] = (((other[j] + a * y0) + b * y1) + c * y2) + e * y3
     for d in range(whole, n_components):
         for j in range(size):
-            one[j] += words[d, j] * x[d]
-            other[j] += words[d, j] * y[d]
+            one[j] += codewords[d, j] * x[d]
+            other[j] += codewords[d, j] * y[d]
 
 
 @kernel()

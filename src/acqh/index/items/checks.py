@@ -28,7 +28,7 @@ def as_codebooks(codebooks: Any) -> Floats:
     if not (1 <= m <= MAX_CODEBOOKS and 1 <= n <= MAX_CODEBOOK_SIZE and n_components >= 1):
         raise InvalidInputError(
             f"codebooks have shape {array.shape}; give 1 to {MAX_CODEBOOKS} codebooks of 1 to "
-            f"{MAX_CODEBOOK_SIZE} words with at least one component"
+            f"{MAX_CODEBOOK_SIZE} codewords with at least one component"
         )
     with np.errstate(over="ignore"):
         single = np.array(array, dtype=np.float32, order="C")
@@ -53,12 +53,12 @@ def as_codes(codes: Any, n_codebooks: int, codebook_size: int) -> Array:
         raise InvalidInputError(f"codes must be whole numbers, got dtype {array.dtype}")
     if array.ndim != 2 or array.shape[1] != n_codebooks:
         raise InvalidInputError(
-            f"codes have shape {array.shape}; give a row of {n_codebooks} words for each item"
+            f"codes have shape {array.shape}; give a row of {n_codebooks} codewords for each item"
         )
     if array.size and (array.min() < 0 or array.max() >= codebook_size):
         wrong = array[(array < 0) | (array >= codebook_size)][0]
         raise InvalidInputError(
-            f"a code has the word {wrong}, but words are numbered 0 to {codebook_size - 1}"
+            f"a code has the codeword {wrong}, but codewords are numbered 0 to {codebook_size - 1}"
         )
     return np.asarray(array, dtype=np.uint8)
 

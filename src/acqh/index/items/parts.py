@@ -21,7 +21,7 @@ Parts: TypeAlias = _Each | Callable[[], _Each]
 
 
 class PartReader:
-    """Blocks of the codes and rows of all parts, as `lay_out` reads them: twice.
+    """Blocks of the codes and rows of all parts, as `build_lists` reads them: twice.
 
     `parts`: the same each time they are read. `check_codes`: returns codes as (n, n_codebooks)
     uint8 or raises. `take_ids`: called in the first reading with the ids of each part, or None, and
@@ -43,7 +43,7 @@ class PartReader:
         self.n_items = 0  # before the first reading has ended
         self._begun: Iterator[tuple[Array, Array]] | None = None
 
-    def read_few(self, n_most: int) -> Array | None:
+    def read_flat(self, n_most: int) -> Array | None:
         """Return all codes, read twice, or None where there are more; then call the reader."""
         reading, codes, n = self._read(), [], 0
         for block, rows in reading:

@@ -50,7 +50,7 @@ ALL_ROWS.setflags(write=False)
 
 
 class Segment(Protocol):
-    """What a snapshot asks of a segment, such as ``CodeSegment`` or ``FewSegment``."""
+    """What a snapshot asks of a segment, such as ``InvertedSegment`` or ``FlatSegment``."""
 
     @property
     def n_rows(self) -> int:
@@ -292,12 +292,12 @@ def _settled(parts: Sequence[Part[S]]) -> tuple[Part[S], ...]:
         if part.n_live == 0:
             continue
         settled.append(part)
-        tail = [settled.pop()]
-        while settled and settled[-1].n_live < max(_GROWTH * sum(p.n_live for p in tail), _SMALL):
-            tail.insert(0, settled.pop())
-        if len(tail) > 1 or 2 * tail[0].n_live <= tail[0].segment.n_rows:
-            tail = [Part.join(tail)]
-        settled.extend(tail)
+        suffix = [settled.pop()]
+        while settled and settled[-1].n_live < max(_GROWTH * sum(p.n_live for p in suffix), _SMALL):
+            suffix.insert(0, settled.pop())
+        if len(suffix) > 1 or 2 * suffix[0].n_live <= suffix[0].segment.n_rows:
+            suffix = [Part.join(suffix)]
+        settled.extend(suffix)
     return tuple(settled)
 
 

@@ -7,10 +7,17 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats, slices
 from acqh.index.compiled.keys import NO_KEY
-from acqh.index.compiled.search import search_runs
+from acqh.index.compiled.search import search_lists
 from acqh.index.compiled.tables import TABLE_WIDTH, fill_tables
-from acqh.index.layout.reaches import Rests
-from acqh.index.search.plain import TO_THE_END, Runs, Stop, Target, TopRows, check_scales
+from acqh.index.layout.norm_bounds import ResidualCodebooks
+from acqh.index.search.flat import (
+    EXHAUSTIVE,
+    InvertedLists,
+    StopRule,
+    Target,
+    TopRows,
+    check_scales,
+)
 
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 # Room for candidates beyond twice k; more room means sorting out the best less often.
@@ -22,22 +29,22 @@ _MAX_NUMBERS = 4_000_000
 
 
 def search_targets(
-    words: Floats,
-    rests: Rests,
-    targets: Sequence[Target[Runs]],
+    codewords: Floats,
+    residuals: ResidualCodebooks,
+    targets: Sequence[Target[InvertedLists]],
     queries: Floats,
     k: int,
     n_items: int,
     n_threads: int,
-    stop: Stop = TO_THE_END,
+    stop: StopRule = EXHAUSTIVE,
 ) -> TopRows:
     """Find each query's k best rows of all targets together, exactly unless told to stop before.
 
     Parameters
     ----------
-    words : (n_codebooks, n_components, codebook_size) float32
-        The codebooks, components before words.
-    rests : Rests
+    codewords : (n_codebooks, n_components, codebook_size) float32
+        The codebooks, components before codewords.
+    residuals : ResidualCodebooks
         Of the codebooks.
     targets : sequence of Target
     queries : (n_queries, n_components) float32
@@ -47,7 +54,7 @@ def search_targets(
         How many rows may be found at most.
     n_threads : int
         At least 1.
-    stop : Stop, optional
+    stop : StopRule, optional
 
     Raises
     ------
@@ -56,42 +63,53 @@ def search_targets(
     """
     top = TopRows.none(len(queries), k)
     k = min(k, n_items)
-    efforts = stop.efforts(targets, k)
+    target_limits = stop.limits(targets, k)
     capacity = min(2 * k + _SPARE_KEYS, n_items + 1)
 
     def search(block: slice) -> None:
-        asked, mine = queries[block], top.part(block)
+        block_queries, mine = queries[block], top.part(block)
         # For one segment a few queries at a time, in the nearest cache.
-        n_tables = min(len(asked), _TABLES_AT_ONCE) if len(targets) == 1 else len(asked)
-        tables = np.zeros((n_tables, len(words), TABLE_WIDTH), dtype=np.float32)
-        tops = np.empty((len(asked), len(words)), dtype=np.float32)
-        scales = np.zeros(len(asked), dtype=np.float32)
-        keys = np.empty((len(asked), capacity), dtype=np.uint64)
-        best = (keys, mine.counts, np.full(len(asked), NO_KEY), mine.tallies, mine.ceilings)
-        to_fill = words
-        for (runs, first_row, allowed), effort in zip(targets, efforts, strict=True):
-            bounds = (tops, scales, *_reach_bounds(rests, runs, asked))
-            search_runs(
-                (to_fill, asked), tables, bounds, runs, (first_row, allowed), k, effort, best
+        n_tables = (
+            min(len(block_queries), _TABLES_AT_ONCE) if len(targets) == 1 else len(block_queries)
+        )
+        tables = np.zeros((n_tables, len(codewords), TABLE_WIDTH), dtype=np.float32)
+        tops = np.empty((len(block_queries), len(codewords)), dtype=np.float32)
+        scales = np.zeros(len(block_queries), dtype=np.float32)
+        keys = np.empty((len(block_queries), capacity), dtype=np.uint64)
+        best = (keys, mine.counts, np.full(len(block_queries), NO_KEY), mine.tallies, mine.ceilings)
+        to_fill = codewords
+        for (lists, first_row, allowed), limits in zip(targets, target_limits, strict=True):
+            bounds = (tops, scales, *_residual_bounds(residuals, lists, block_queries))
+            search_lists(
+                (to_fill, block_queries),
+                tables,
+                bounds,
+                lists,
+                (first_row, allowed),
+                k,
+                limits,
+                best,
             )
-            to_fill = words[:0]
+            to_fill = codewords[:0]
         if not targets:
-            fill_tables(words, asked, tables, tops, scales)
+            fill_tables(codewords, block_queries, tables, tops, scales)
         check_scales(scales, block.start)
         unpack_keys(keys, mine, k)
 
     # Tables have single precision, two entries to a number.
-    in_blocks(search, len(queries), capacity + len(words) * TABLE_WIDTH // 2, n_threads)
+    in_blocks(search, len(queries), capacity + len(codewords) * TABLE_WIDTH // 2, n_threads)
     # Whatever was not looked at holds nothing more.
     top.ceilings[top.counts == n_items] = -np.inf
     return top
 
 
-def _reach_bounds(rests: Rests, runs: Runs, queries: Floats) -> tuple[Floats, Floats]:
-    """Return the bases and spans of queries, which nobody asks for where there are no reaches."""
-    if len(runs.reaches) == 0:
+def _residual_bounds(
+    residuals: ResidualCodebooks, lists: InvertedLists, queries: Floats
+) -> tuple[Floats, Floats]:
+    """Return the bases and spans of queries; zeros, unused, without norm bounds."""
+    if len(lists.norm_bounds) == 0:
         return (np.zeros(len(queries), dtype=np.float32),) * 2
-    return rests.bounds(queries, runs.digits_a + runs.digits_b)
+    return residuals.bounds(queries, lists.n_prefix_a + lists.n_prefix_b)
 
 
 def in_blocks(

@@ -9,7 +9,7 @@ import numpy as np
 from acqh._core.arrays import Floats
 from acqh.errors import CorruptBundleError
 from acqh.index import SearchResult
-from acqh.index.search.plain import best_rows
+from acqh.index.search.flat import best_rows
 
 # Lengths of answers that a report speaks of.
 RECALL_AT = (1, 10, 100)

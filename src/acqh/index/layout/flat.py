@@ -1,4 +1,4 @@
-"""Codes as they came, byte by byte: binary ones, and a few that NumPy searches as quickly."""
+"""Flat storage: codes in order of insertion, byte plane by byte plane."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ import numpy as np
 from acqh._core.arrays import Array, Bools, Ints
 from acqh.errors import CorruptBundleError
 from acqh.index.items.checks import frozen, read_array, read_count, require
-from acqh.index.layout.reaches import Rests
+from acqh.index.layout.norm_bounds import ResidualCodebooks
 
 if TYPE_CHECKING:
-    from acqh.index.layout.segment import CodeSegment
+    from acqh.index.layout.inverted import InvertedSegment
 
-# Up to this many items of an index are kept and stored as they came.
-MAX_FEW = 32_768
+# An index of up to this many items is flat.
+FLAT_MAX_ROWS = 32_768
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,45 +53,45 @@ def join_planes(segments: Sequence[Planes], keep: Sequence[Bools | None]) -> Arr
 
 
 @dataclass(frozen=True, eq=False)
-class FewSegment(Planes):
-    """A few codes of words, laid out in runs when compiled code is to search them.
+class FlatSegment(Planes):
+    """Additive codes of a small index; inverted lists are built when compiled code searches them.
 
     Examples
     --------
     >>> codes = np.array([[1, 0], [0, 2]], dtype=np.uint8)
-    >>> FewSegment(planes_of(codes), codebook_size=3).codes(1)
+    >>> FlatSegment(planes_of(codes), codebook_size=3).codes(1)
     array([[0, 2]], dtype=uint8)
     """
 
     codebook_size: int
-    rests: Rests | None = None  # of the codebooks; not stored
+    residuals: ResidualCodebooks | None = None  # of the codebooks; not stored
 
     @classmethod
     def join(
         cls, segments: Sequence[Any], keep: Sequence[Bools | None]
-    ) -> Union[Self, "CodeSegment"]:
-        """Make one segment of several, of this or of the other kind; few stay few."""
+    ) -> Union[Self, "InvertedSegment"]:
+        """Make one segment of several, flat or inverted; a small one stays flat."""
         n_rows = sum(
             segment.n_rows if kept is None else int(np.count_nonzero(kept))
             for segment, kept in zip(segments, keep, strict=True)
         )
-        if n_rows > MAX_FEW or not all(isinstance(each, FewSegment) for each in segments):
-            from acqh.index.layout.segment import CodeSegment
+        if n_rows > FLAT_MAX_ROWS or not all(isinstance(each, FlatSegment) for each in segments):
+            from acqh.index.layout.inverted import InvertedSegment
 
-            return CodeSegment.join(segments, keep)
-        return cls(join_planes(segments, keep), segments[0].codebook_size, segments[0].rests)
+            return InvertedSegment.join(segments, keep)
+        return cls(join_planes(segments, keep), segments[0].codebook_size, segments[0].residuals)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The number of codebooks, and of words in each."""
+        """The number of codebooks, and of codewords in each."""
         return len(self.planes), self.codebook_size
 
     @cached_property
-    def laid_out(self) -> "CodeSegment":
-        """The same rows in runs; made when it is first asked for."""
-        from acqh.index.layout.segment import CodeSegment
+    def inverted(self) -> "InvertedSegment":
+        """The same rows in lists; built on first access."""
+        from acqh.index.layout.inverted import InvertedSegment
 
-        return CodeSegment.of(self.codes(), self.codebook_size, self.rests)
+        return InvertedSegment.of(self.codes(), self.codebook_size, self.residuals)
 
     def items(self, keep: Bools | None = None) -> Iterator[tuple[Array, Ints]]:
         """Yield the codes and the rows of the items to keep."""
@@ -104,20 +104,20 @@ class FewSegment(Planes):
     @classmethod
     def from_arrays(
         cls, arrays: Mapping[str, Array], info: Mapping[str, Any]
-    ) -> Union[Self, "CodeSegment"]:
-        """Take back what `to_arrays` of either kind gave; of few codes every word is read."""
+    ) -> Union[Self, "InvertedSegment"]:
+        """Read what `to_arrays` of either layout returned; check all codewords of a flat one."""
         if "planes" not in arrays:
-            from acqh.index.layout.segment import CodeSegment
+            from acqh.index.layout.inverted import InvertedSegment
 
-            return CodeSegment.from_arrays(arrays, info)
+            return InvertedSegment.from_arrays(arrays, info)
         planes = read_array(arrays, "planes", np.uint8)
         size = read_count(info, "codebook_size")
-        require(planes.ndim == 2 and planes.size > 0 and planes.shape[1] <= MAX_FEW, "planes")
+        require(planes.ndim == 2 and planes.size > 0 and planes.shape[1] <= FLAT_MAX_ROWS, "planes")
         require(int(planes.max()) < size, "codebook_size")
         return cls(planes, size)
 
     def verify(self) -> None:
-        """Every word was read when the file was opened."""
+        """Every codeword was read when the file was opened."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""What searches hand around together, when they may stop, and how NumPy does it.
+"""Arguments of the search kernels, limits of a search, and the flat search in NumPy.
 
 NumPy computes what the compiled loops do, bit for bit the same.
 """
@@ -16,38 +16,38 @@ MAX_SCALE = 2.0**124
 _BLOCK = 64
 
 
-class Runs(NamedTuple):
-    """Codes sorted by their words, first word first, with the rows they belong to.
+class InvertedLists(NamedTuple):
+    """An inverted multi-index: codes sorted by their codewords, with the rows that have them.
 
-    An entry is an item, or, where codes repeat, a distinct code. Entries with the same first
-    ``digits_a + digits_b`` words are a run; those words are not stored, only where each run
-    starts. A run's number has the words as digits in base ``codebook_size``.
+    An entry is an item or, if codes repeat, a distinct code. Entries with the same prefix, their
+    first ``n_prefix_a + n_prefix_b`` codewords, form an inverted list. Prefixes are not stored: the
+    number of a list has its prefix as digits in base ``codebook_size``.
     """
 
     codebook_size: int
-    # How many words make up each half of a run's number; 0 and 0 for a single run.
-    digits_a: int
-    digits_b: int
+    # How many codewords make up each half of a list's number; 0 and 0 for a single list.
+    n_prefix_a: int
+    n_prefix_b: int
     n_rows: int  # rows are 0 to ``n_rows - 1``, in order of insertion
-    # (n_runs + 1,) uint32: where each run starts among the entries, and the end of the last.
+    # (n_lists + 1,) uint32: where each list starts among the entries, and the end of the last.
     starts: Array
-    # (n_entries, n_codebooks - digits_a - digits_b) uint8: the other words of each entry.
-    tails: Array
+    # (n_entries, n_codebooks - n_prefix_a - n_prefix_b) uint8: the other codewords of each entry.
+    suffixes: Array
     rows: Array  # (n_entries,) uint32: row of each item; empty where codes are grouped
     # (n_entries + 1,) uint32: where each code's list of rows starts in `gaps`; empty where codes
     # are not grouped.
     gap_starts: Array
     gaps: Array  # (n_bytes,) uint8: lists of rows as ``_layout`` writes them
-    # (n_runs,) uint8: how far the other words of each run's items reach, see `Rests`; empty where
-    # it is not known or would not help.
-    reaches: Array
+    # (n_lists,) uint8: bound of the residual norms of each list's items, see `ResidualCodebooks`;
+    # empty if bounds would not help.
+    norm_bounds: Array
 
 
 # More than any number of codes.
 NO_LIMIT = 2**62
 
 
-class Effort(NamedTuple):
+class SearchLimits(NamedTuple):
     """When a search may stop before its answer is proven."""
 
     limit: int  # how many codes a query may have looked at when it is done with the segment
@@ -58,27 +58,26 @@ class Query(NamedTuple):
     """One query over one segment: its tables and bounds, the rows it may find, its best so far."""
 
     table: Array  # (n_codebooks, TABLE_WIDTH) float32
-    # (n_tail + 1,) float32: what the words from each place of a tail on can add at most, rounding
-    # included.
-    after: Array
-    # A tail adds at most ``base`` and ``span`` times its run's reach.
+    # (n_suffix + 1,) float32: the most that the codewords from each place of a suffix on can add,
+    # with rounding.
+    suffix_max: Array
+    # A suffix adds at most ``base`` plus ``span`` times the norm bound of its list.
     base: float
     span: float
-    runs: Runs
+    lists: InvertedLists
     allowed: Array  # (n_bytes,) uint8
     first_row: int
     k: int
     keys: Array  # (capacity,) uint64
-    # (2,) int64: how many codes were looked at, and how many of them were scored to the last word;
-    # raised.
+    # (2,) int64, increased: number of codes visited, and of codes scored to the last codeword.
     tally: Array
 
 
-class Heads(NamedTuple):
-    """Both halves of the heads of all runs, in falling order, and how far each was visited."""
+class Traversal(NamedTuple):
+    """State of a best-first traversal: scores of both halves of the prefixes, in falling order."""
 
-    values_a: Array
-    values_b: Array
+    scores_a: Array
+    scores_b: Array
     order_a: Array
     order_b: Array
     bounds_a: Array
@@ -109,10 +108,10 @@ class TopRows(NamedTuple):
     rows: Ints  # (n_queries, k) int64: -1 where there are fewer than k
     scores: Floats  # (n_queries, k) float32: minus infinity where there are fewer than k
     counts: Ints  # (n_queries,) int64
-    # (n_queries, 2) int64: how many codes were looked at, and how many scored to the last word.
+    # (n_queries, 2) int64: number of codes visited, and of codes scored to the last codeword.
     tallies: Ints
-    # (n_queries,) float32: what an item that was left out can score at most, where it is no less
-    # than the last score; minus infinity where there is none.
+    # (n_queries,) float32: upper bound of the scores of unvisited items if it is not below the last
+    # score, else minus infinity.
     ceilings: Floats
 
     @classmethod
@@ -131,46 +130,48 @@ class TopRows(NamedTuple):
         return TopRows._make(array[queries] for array in self)
 
 
-class Stop(NamedTuple):
+class StopRule(NamedTuple):
     """When a search may end before its answer is proven; by default never."""
 
     budget: int | None = None  # how many codes each query may look at
     recall: float = 1.0  # what share of the k best is to be found, as expected
 
-    def efforts(self, targets: Sequence[Target[Runs]], k: int) -> Sequence[Effort | None]:
-        """Return what each target may cost, in proportion to its codes."""
-        if self is TO_THE_END:
+    def limits(
+        self, targets: Sequence[Target[InvertedLists]], k: int
+    ) -> Sequence[SearchLimits | None]:
+        """Return the limits of each target, in proportion to its codes."""
+        if self is EXHAUSTIVE:
             return [None] * len(targets)
-        ends = np.cumsum([len(target.arrays.tails) for target in targets])
-        efforts, before = [], 0
+        ends = np.cumsum([len(target.arrays.suffixes) for target in targets])
+        limits, before = [], 0
         for end in ends.tolist():
             share = (end - before) / max(int(ends[-1]), 1)
             limit = NO_LIMIT
             if self.budget is not None:
                 limit = -(-self.budget * end // max(int(ends[-1]), 1))
             misses = (1 - self.recall) * k * share if self.recall < 1 else -1.0
-            efforts.append(Effort(limit, misses))
+            limits.append(SearchLimits(limit, misses))
             before = end
-        return efforts
+        return limits
 
 
-TO_THE_END = Stop()
+EXHAUSTIVE = StopRule()
 
 
-def as_stop(budget: Any, recall: Any) -> Stop:
+def as_stop_rule(budget: Any, recall: Any) -> StopRule:
     """Check when a search may stop; raise InvalidInputError.
 
     Examples
     --------
-    >>> as_stop(budget=100, recall=0.9)
-    Stop(budget=100, recall=0.9)
+    >>> as_stop_rule(budget=100, recall=0.9)
+    StopRule(budget=100, recall=0.9)
     """
     recall = 1.0 if recall is None else recall
     if not isinstance(recall, int | float | np.number) or not 0 < recall <= 1:
         raise InvalidInputError(f"recall must be above 0 and at most 1, got {recall!r}")
     budget = None if budget is None else check_positive_int(budget, "budget")
-    stop = Stop(budget, float(recall))
-    return TO_THE_END if stop == TO_THE_END else stop
+    stop = StopRule(budget, float(recall))
+    return EXHAUSTIVE if stop == EXHAUSTIVE else stop
 
 
 def tables_of(codebooks: Floats, queries: Floats) -> Floats:
@@ -220,22 +221,22 @@ def check_scales(scales: Floats, first: int = 0, *, limit: float = MAX_SCALE) ->
         raise InvalidInputError(f"query {number} is too large: its scores overflow; scale it down")
 
 
-def search_few(tables: Floats, targets: Sequence[Target[Array]], k: int) -> TopRows:
+def search_flat(tables: Floats, targets: Sequence[Target[Array]], k: int) -> TopRows:
     """Find each query's k best rows of all targets together, as `search_targets` does.
 
-    `tables`: (n_queries, n_codebooks, at least codebook_size) float32. `targets`: with the words of
-    their rows, (n_codebooks, n_rows) uint8.
+    `tables`: (n_queries, n_codebooks, at least codebook_size) float32. `targets`: with the
+    codewords of their rows, (n_codebooks, n_rows) uint8.
     """
     columns = [np.empty((tables.shape[1], 0), dtype=np.uint8)]
     rows = [np.empty(0, dtype=np.int64)]
-    for words_of_rows, first_row, allowed in targets:
+    for planes, first_row, allowed in targets:
         if allowed.size:
-            bits = np.unpackbits(allowed, count=words_of_rows.shape[1], bitorder="little")
+            bits = np.unpackbits(allowed, count=planes.shape[1], bitorder="little")
             rows.append(np.flatnonzero(bits) + first_row)
-            columns.append(words_of_rows[:, rows[-1] - first_row])
+            columns.append(planes[:, rows[-1] - first_row])
         else:
-            rows.append(np.arange(first_row, first_row + words_of_rows.shape[1]))
-            columns.append(words_of_rows)
+            rows.append(np.arange(first_row, first_row + planes.shape[1]))
+            columns.append(planes)
     every = columns[1] if len(columns) == 2 else np.concatenate(columns, axis=1)
     row_of = np.concatenate(rows)
     top = TopRows.none(len(tables), k)

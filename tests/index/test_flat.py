@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex
-from acqh.index.layout import planes as few_codes
-from acqh.index.layout.planes import FewSegment
-from acqh.index.search.plain import best_rows
+from acqh.index.layout import flat as layout
+from acqh.index.layout.flat import FlatSegment
+from acqh.index.search.flat import best_rows
 
 
 @pytest.fixture(autouse=True, scope="module")
 def keep_few():
     """Keep few items as they came, as users' indexes do; the other tests have them laid out."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("acqh.index.code_index.MAX_FEW", few_codes.MAX_FEW)
+        patch.setattr("acqh.index.code_index.FLAT_MAX_ROWS", layout.FLAT_MAX_ROWS)
         patch.setattr("acqh.index.code_index.is_little", lambda *_: True)
         yield
 
@@ -52,7 +52,7 @@ def test_few_codes_are_found_as_compiled_code_finds_them(seed, n, size, k, remov
     rng, index = make(seed, n, size)
     if removed:
         index.remove(rng.choice(index.ids, n // 3, replace=False))
-    assert all(isinstance(part.segment, FewSegment) for part in index._snapshot.parts)
+    assert all(isinstance(part.segment, FlatSegment) for part in index._snapshot.parts)
     query = rng.standard_normal((3, 5), dtype=np.float32)
     for only in (None, rng.random(len(index)) < 0.5):
         found, expected = index.search(query, k, only), search_compiled(index, query, k, only)
@@ -74,15 +74,15 @@ def test_few_codes_come_back_from_a_file_as_they_were(tmp_path):
 def test_a_stored_word_outside_its_codebook_is_damage():
     planes = np.full((3, 2), 9, dtype=np.uint8)
     with pytest.raises(CorruptBundleError, match="codebook_size"):
-        FewSegment.from_arrays({"planes": planes}, {"codebook_size": 9})
+        FlatSegment.from_arrays({"planes": planes}, {"codebook_size": 9})
 
 
 def test_an_index_that_grows_is_laid_out(monkeypatch):
-    monkeypatch.setattr("acqh.index.code_index.MAX_FEW", 50)
-    monkeypatch.setattr(few_codes, "MAX_FEW", 50)
+    monkeypatch.setattr("acqh.index.code_index.FLAT_MAX_ROWS", 50)
+    monkeypatch.setattr(layout, "FLAT_MAX_ROWS", 50)
     rng, index = make(0, 40)
     index.add(rng.integers(0, 4, (30, 3)))
-    assert not any(isinstance(part.segment, FewSegment) for part in index._snapshot.parts)
+    assert not any(isinstance(part.segment, FlatSegment) for part in index._snapshot.parts)
     query = rng.standard_normal((1, 5), dtype=np.float32)
     expected = search_compiled(index, query, 20)
     np.testing.assert_array_equal(index.search(query, 20).ids, expected.ids)
@@ -100,8 +100,8 @@ def test_few_items_are_searched_without_the_compiler():
         "index = CodeIndex(np.random.default_rng(0).normal(size=(4, 256, 8)))\n"
         "index.add_parts([(many[:9_000], None), (many[9_000:], None)])\n"
         "assert index.search(np.eye(8), 5).counts.tolist() == [5] * 8\n"
-        "words = CodeIndex(np.eye(3)[None]).add([[0], [1]], ids=['b', 'a']).remove(['b'])\n"
-        "print(words.ids, words.places(['a', 'c', 'b']), 'numba' in sys.modules)\n"
+        "codewords = CodeIndex(np.eye(3)[None]).add([[0], [1]], ids=['b', 'a']).remove(['b'])\n"
+        "print(codewords.ids, codewords.places(['a', 'c', 'b']), 'numba' in sys.modules)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -1,4 +1,8 @@
-"""Compiled helpers for runs: scores of heads and tails, the rows of a code, what may be missed."""
+"""Compiled helpers of the best-first traversal of inverted lists.
+
+They order lists by the score of their prefix, score suffixes, read the rows of a code, and estimate
+how many of the k best an early stop misses.
+"""
 
 import math
 from typing import Any
@@ -9,7 +13,7 @@ from acqh._core.arrays import Array
 from acqh._core.runtime import kernel
 from acqh.index.compiled.keys import is_allowed, keep_key, pack_key
 from acqh.index.compiled.tables import extent
-from acqh.index.search.plain import Heads, Query, Runs
+from acqh.index.search.flat import InvertedLists, Query, Traversal
 
 _LOWEST = np.float32(-np.inf)
 _HIGHEST = np.float32(np.inf)
@@ -18,9 +22,9 @@ _FLAT = np.float32(1e-30)
 
 
 @kernel()
-def new_heads(n_a: int, n_b: int) -> Any:
+def new_traversal(n_a: int, n_b: int) -> Any:
     n = max(n_a, n_b)
-    return Heads(
+    return Traversal(
         np.empty(n_a, dtype=np.float32),
         np.empty(n_b, dtype=np.float32),
         np.empty(n_a, dtype=np.uint32),
@@ -36,16 +40,16 @@ def new_heads(n_a: int, n_b: int) -> Any:
 
 
 @kernel()
-def fill_head(table: Array, first: int, digits: int, size: int, head: Array) -> None:
-    """Sum the tables of `digits` codebooks from `first` on, for every combination of words."""
-    head[0] = np.float32(0.0)
+def sum_tables(table: Array, first: int, halves: int, size: int, prefix: Array) -> None:
+    """Sum the tables of `halves` codebooks from `first` on, for every combination of codewords."""
+    prefix[0] = np.float32(0.0)
     filled = 1
-    for s in range(first, first + digits):
-        # Backwards, because the extensions of a word take the places of the words after it.
+    for s in range(first, first + halves):
+        # Backwards: extensions of a codeword overwrite the codewords after it.
         for a in range(filled - 1, -1, -1):
-            start = head[a]
+            start = prefix[a]
             for j in range(size):
-                head[a * size + j] = start + table[s, j]
+                prefix[a * size + j] = start + table[s, j]
         filled *= size
 
 
@@ -76,7 +80,7 @@ def _bucket_sort(values: Array, chosen: Array, order: Array, buckets: Array, sta
 def _choose(values: Array, other: Any, floor: Any, above: Any, chosen: Array) -> Any:
     """List the places of values that, with the other half's highest, lie from a floor to `above`.
 
-    Without branches, and so quick. Sums are those that heads are compared by.
+    Without branches, and so quick. Prefixes are compared by the same sums.
     """
     n = np.int64(0)
     if above == _HIGHEST:
@@ -91,38 +95,40 @@ def _choose(values: Array, other: Any, floor: Any, above: Any, chosen: Array) ->
 
 
 @kernel()
-def begin_heads(heads: Heads) -> Any:
-    """Forget what was ordered and visited; return the highest and the lowest score of heads."""
-    heads.ordered[:] = 0
-    heads.visited[:] = 0
-    high_a, low_a = extent(heads.values_a)
-    high_b, low_b = extent(heads.values_b)
+def restart(traversal: Traversal) -> Any:
+    """Start again; return the highest scores of both halves and the spread of their sums."""
+    traversal.ordered[:] = 0
+    traversal.visited[:] = 0
+    high_a, low_a = extent(traversal.scores_a)
+    high_b, low_b = extent(traversal.scores_b)
     return high_a, high_b, high_a + high_b - low_a - low_b
 
 
 @kernel()
-def order_heads(heads: Heads, highs: Any, floor: Any, above: Any, as_stored: bool) -> None:
-    """Order of both halves what was not yet, nearly, and can make a head that reaches a floor.
+def order_prefixes(
+    traversal: Traversal, highs: Any, floor: Any, above: Any, as_stored: bool
+) -> None:
+    """Order the prefixes of both halves that reach a floor, nearly, after those ordered before.
 
     What is in order already can reach `above`, infinity where nothing is. The bounds, of the values
     at each place and later ones, make it harmless that the order is not quite falling, or is that
     of storage.
     """
     for half in range(2):
-        values = heads.values_b if half else heads.values_a
-        order = heads.order_b if half else heads.order_a
-        bounds = heads.bounds_b if half else heads.bounds_a
-        other, first = highs[1 - half], heads.ordered[half]
-        n = _choose(values, other, floor, above, heads.chosen)
+        values = traversal.scores_b if half else traversal.scores_a
+        order = traversal.order_b if half else traversal.order_a
+        bounds = traversal.bounds_b if half else traversal.bounds_a
+        other, first = highs[1 - half], traversal.ordered[half]
+        n = _choose(values, other, floor, above, traversal.chosen)
         if n == 0:
             continue
-        chosen, places = heads.chosen[:n], order[first : first + n]
+        chosen, places = traversal.chosen[:n], order[first : first + n]
         if as_stored:
             for i in range(n):
                 places[i] = chosen[i]
         else:
-            _bucket_sort(values, chosen, places, heads.buckets, heads.bucket_starts)
-        heads.ordered[half] = first + n
+            _bucket_sort(values, chosen, places, traversal.buckets, traversal.bucket_starts)
+        traversal.ordered[half] = first + n
         bound = _LOWEST
         bounds[first + n] = bound
         for i in range(first + n - 1, first - 1, -1):
@@ -131,65 +137,65 @@ def order_heads(heads: Heads, highs: Any, floor: Any, above: Any, as_stored: boo
 
 
 @kernel(inline="always")
-def head_score(table: Array, runs: Runs, score: Any, b: Any) -> Any:
-    """Add the second half's words one by one, in the order that defines a score."""
-    if runs.digits_b == 1:
-        return score + table[runs.digits_a, b]
-    unit = runs.codebook_size ** max(runs.digits_b - 1, 0)
-    for s in range(runs.digits_a, runs.digits_a + runs.digits_b):
+def prefix_score(table: Array, lists: InvertedLists, score: Any, b: Any) -> Any:
+    """Add the second half's codewords one by one, in the order that defines a score."""
+    if lists.n_prefix_b == 1:
+        return score + table[lists.n_prefix_a, b]
+    unit = lists.codebook_size ** max(lists.n_prefix_b - 1, 0)
+    for s in range(lists.n_prefix_a, lists.n_prefix_a + lists.n_prefix_b):
         score += table[s, b // unit]
         b %= unit
-        unit //= runs.codebook_size
+        unit //= lists.codebook_size
     return score
 
 
-# Tails of this many words are looked at by groups: those with the same head and first word.
+# Suffixes of this many codewords are filtered by their first codeword before they are scored.
 MIN_GROUPED = 3
 
 _LOWEST = np.float32(-np.inf)
 
 
 @kernel(inline="always")
-def tail_score(
-    tables: Array, tails: Array, after: Array, entry: Any, start: Any, score: Any, low: Any
+def suffix_score(
+    tables: Array, suffixes: Array, suffix_max: Array, entry: Any, start: Any, score: Any, low: Any
 ) -> Any:
-    """Add the table entries of a tail's words from `start` on.
+    """Add the table entries of a suffix's codewords from `start` on.
 
-    Gives up, and returns a score below `low`, as soon as the other words cannot make up for it.
+    Gives up, and returns a score below `low`, as soon as the other codewords cannot make up for it.
     """
-    n_tail = tails.shape[1]
-    if n_tail == 2:  # unrolled, because the usual four codebooks leave two
-        return (score + tables[0, tails[entry, 0]]) + tables[1, tails[entry, 1]]
+    n_suffix = suffixes.shape[1]
+    if n_suffix == 2:  # unrolled, because the usual four codebooks leave two
+        return (score + tables[0, suffixes[entry, 0]]) + tables[1, suffixes[entry, 1]]
     # "Not below", because `low` is not a number while no k-th best is known.
-    while start < n_tail and not score + after[start] < low:
-        stop = min(start + 2, n_tail)
+    while start < n_suffix and not score + suffix_max[start] < low:
+        stop = min(start + 2, n_suffix)
         for c in range(start, stop):
-            score += tables[c, tails[entry, c]]
+            score += tables[c, suffixes[entry, c]]
         start = stop
-    return score if start >= n_tail else _LOWEST
+    return score if start >= n_suffix else _LOWEST
 
 
 @kernel(inline="always")
-def choose(chosen: Array, table: Array, tails: Array, start: Any, end: Any, need: Any) -> Any:
-    """List the entries whose first word adds what is needed; without branches, and so quick."""
+def choose(chosen: Array, table: Array, suffixes: Array, start: Any, end: Any, need: Any) -> Any:
+    """List the entries whose first codeword adds what is needed; without branches, and so quick."""
     n = np.int64(0)
     for entry in range(start, end):
         chosen[n] = entry
-        n += not table[tails[entry, 0]] < need
+        n += not table[suffixes[entry, 0]] < need
     return n
 
 
 @kernel(inline="always")
-def run_bound(bounds: Any, reaches: Array, run: Any, head: Any) -> Any:
-    """Return what an item of a run can score at most.
+def list_bound(bounds: Any, norm_bounds: Array, cell: Any, prefix: Any) -> Any:
+    """Return an upper bound of the scores of a list's items.
 
-    `bounds` are what a tail adds at most in any run, and the query's base and span.
+    `bounds` are what a suffix adds at most in any cell, and the query's base and span.
     """
     most, base, span = bounds
-    if reaches.shape[0] > 0:
-        reach = base + span * np.float32(reaches[run])
-        most = reach if reach < most else most
-    return head + most
+    if norm_bounds.shape[0] > 0:
+        norm_bound = base + span * np.float32(norm_bounds[cell])
+        most = norm_bound if norm_bound < most else most
+    return prefix + most
 
 
 _ONE = np.uint64(1)
@@ -201,7 +207,7 @@ def forget_rows(query: Query, count: int) -> Any:
     left = 0
     for i in range(count):
         row = np.int64(np.uint32(query.keys[i])) - query.first_row
-        if row < 0 or row >= query.runs.n_rows:
+        if row < 0 or row >= query.lists.n_rows:
             query.keys[left] = query.keys[i]
             left += 1
     return left
@@ -210,7 +216,7 @@ def forget_rows(query: Query, count: int) -> Any:
 @kernel()
 def visit_rows(query: Query, entry: Any, score: Any, count: Any, worst: Any) -> Any:
     """Keep the first k allowed rows of one code; the others cannot be among the best."""
-    starts, gaps = query.runs.gap_starts, query.runs.gaps
+    starts, gaps = query.lists.gap_starts, query.lists.gaps
     allowed, keys = query.allowed, query.keys
     row, gap, shift, kept = np.uint64(0), np.uint64(0), np.uint64(0), 0
     # Where lists start is not checked when a file is opened: there may be hundreds of millions.
@@ -235,37 +241,39 @@ def visit_rows(query: Query, entry: Any, score: Any, count: Any, worst: Any) -> 
     return count, worst
 
 
-# Runs are visited in this many waves of falling bound: more waves order them better but cost more.
-N_WAVES = 32
-BINS_A_WAVE = 4
-# Of more runs, some are taken to say how heads are distributed.
-_SAMPLED_RUNS = 4096
-# The words of items are not drawn at random, so the tails of the best spread wider.
+# Lists are visited in this many levels of falling bound: more levels order better and cost more.
+N_LEVELS = 32
+BINS_PER_LEVEL = 4
+# The distribution of prefix scores is estimated from at most this many lists.
+_SAMPLED_LISTS = 4096
+# The codewords of items are not drawn at random, so the suffixes of the best spread wider.
 _WIDER = 1.15
 
 
 @kernel()
-def count_heads(query: Query, heads: Heads, best: Any, spread: Any) -> Any:
-    """Return how many codes have a head in each part of a wave, estimated from some of the runs."""
-    n_bins = N_WAVES * BINS_A_WAVE
+def count_codes_by_score(query: Query, traversal: Traversal, best: Any, spread: Any) -> Any:
+    """Return a histogram of the prefix scores of codes, estimated from a sample of the lists."""
+    n_bins = N_LEVELS * BINS_PER_LEVEL
     counts = np.zeros(n_bins + 1, dtype=np.float64)
-    starts, values_a, values_b = query.runs.starts, heads.values_a, heads.values_b
-    n_b, n_runs = values_b.shape[0], starts.shape[0] - 1
-    step = max(1, n_runs // _SAMPLED_RUNS) | 1  # odd, so that all words of the second half occur
+    starts, scores_a, scores_b = query.lists.starts, traversal.scores_a, traversal.scores_b
+    n_b, n_lists = scores_b.shape[0], starts.shape[0] - 1
+    step = (
+        max(1, n_lists // _SAMPLED_LISTS) | 1
+    )  # odd, so that all codewords of the second half occur
     scale = np.float32(n_bins) / max(spread, np.float32(1e-30))
-    for run in range(0, n_runs, step):
-        drop = best - values_a[run // n_b] - values_b[run % n_b]
+    for cell in range(0, n_lists, step):
+        drop = best - scores_a[cell // n_b] - scores_b[cell % n_b]
         counts[np.int64(min(drop * scale, n_bins))] += step * np.int64(
-            starts[run + 1] - starts[run]
+            starts[cell + 1] - starts[cell]
         )
     return counts
 
 
 @kernel()
-def tail_spread(query: Query) -> Any:
-    """Return the mean and the standard deviation of what tails add, words being drawn at random."""
-    mean, variance, size = 0.0, 0.0, query.runs.codebook_size
-    for s in range(query.runs.digits_a + query.runs.digits_b, query.table.shape[0]):
+def suffix_spread(query: Query) -> Any:
+    """Return mean and standard deviation of suffix scores of codewords drawn at random."""
+    mean, variance, size = 0.0, 0.0, query.lists.codebook_size
+    for s in range(query.lists.n_prefix_a + query.lists.n_prefix_b, query.table.shape[0]):
         first, second = 0.0, 0.0
         for j in range(size):
             first += query.table[s, j]
@@ -276,13 +284,13 @@ def tail_spread(query: Query) -> Any:
 
 
 @kernel()
-def expected_misses(counts: Array, wave: int, width: Any, need: Any, deviation: Any) -> Any:
-    """Return how many items of waves to come reach the k-th best, were tails normal.
+def expected_misses(counts: Array, level: int, width: Any, need: Any, deviation: Any) -> Any:
+    """Return how many items of later levels reach the k-th best, if suffix scores are normal.
 
-    `need` is what a tail has to add to the highest head, beyond its mean.
+    `need` is what a suffix has to add to the highest prefix, beyond its mean.
     """
     missed = 0.0
-    for part in range(wave * BINS_A_WAVE, counts.shape[0]):
+    for part in range(level * BINS_PER_LEVEL, counts.shape[0]):
         if counts[part] > 0:
             away = (need + (part + 0.5) * width) / deviation
             missed += counts[part] * 0.5 * math.erfc(away / math.sqrt(2.0))
