@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from typing import Any
 
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 
 from acqh.encoders import read_image
-from acqh.encoders.images import image_date
+from acqh.encoders.images import image_date, image_limit
 from acqh.errors import ImageError
 
 Image = pytest.importorskip("PIL.Image")
@@ -129,3 +131,37 @@ def test_the_date_of_a_photograph_comes_from_its_exif_data(tmp_path: Any) -> Non
     (tmp_path / "c.jpg").write_bytes(b"no image")
     for name in ("b.jpg", "b.png", "c.jpg", "none.jpg"):
         assert image_date(tmp_path / name) is None, name
+
+
+def test_a_raised_limit_does_not_change_pillows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1_000_000)
+    content = as_bytes(Image.new("L", (3_000, 1_000)), "PNG")
+    with image_limit(4_000_000):
+        assert Image.MAX_IMAGE_PIXELS == 1_000_000
+        assert read_image(content).size == (3_000, 1_000)
+
+
+def test_limits_of_threads_that_overlap_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1_000_000)
+    content = as_bytes(Image.new("L", (3_000, 1_000)), "PNG")
+    first_inside, second_inside, first_left = (threading.Event() for _ in range(3))
+
+    def first() -> None:
+        with image_limit(2_000_000):
+            first_inside.set()
+            second_inside.wait(60)
+            with pytest.raises(ImageError, match="2000000"):
+                read_image(content)
+        first_left.set()
+
+    def second() -> Any:
+        first_inside.wait(60)
+        with image_limit(4_000_000):
+            second_inside.set()
+            first_left.wait(60)
+            return read_image(content).size
+
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(first), pool.submit(second)]
+        assert [run.result(60) for run in runs] == [None, (3_000, 1_000)]
+    assert Image.MAX_IMAGE_PIXELS == 1_000_000

@@ -1,7 +1,8 @@
 """Reading images that anybody may have made: bounded, upright, opaque."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime
 from functools import cache
@@ -23,7 +24,10 @@ ImageLike: TypeAlias = Any
 MAX_PIXELS = 64_000_000
 _limit = ContextVar("max_pixels", default=MAX_PIXELS)
 # Only formats whose decoders are part of Pillow: others may start outside programs.
-_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+_PLUGINS = ("Bmp", "Gif", "Jpeg", "Png", "Ppm", "Tiff", "WebP")
+_FORMATS = tuple(name.upper() for name in _PLUGINS)
+# Bytes by which Pillow's decoders recognise a file.
+_PREFIX_BYTES = 16
 # How a file in the format of telephones begins, from its fifth byte on.
 _HEIC_STARTS = tuple(b"ftyp" + brand for brand in (b"heic", b"heix", b"heim", b"heis", b"mif1"))
 # Whole numbers and fractions of more than 8 bits are as bright as their share of one of these,
@@ -99,8 +103,7 @@ def read_image(
     try:
         if isinstance(image, image_module.Image):
             return _opaque(image, name, max_pixels, side)
-        source = image if isinstance(image, str | PathLike) else BytesIO(image)
-        with image_module.open(source, formats=image_formats()) as opened:
+        with open_image(image) as opened:
             return _opaque(opened, name, max_pixels, side)
     except ImageError:
         raise
@@ -146,15 +149,15 @@ def make_thumbnail(image: Any, side: int = THUMBNAIL_SIDE, quality: int = 80) ->
 
 @contextmanager
 def image_limit(max_pixels: int | None) -> Iterator[None]:
-    """Read images of up to this many pixels in a block, where nothing else is said.
+    """Set the default pixel limit of images that are read in a block, in this thread.
 
-    Of collections too: what is built, added or searched for in the block. Where it is more than
-    Pillow itself allows, other threads may read such images meanwhile as well.
+    The limit also holds for collections that are built, extended or searched in the block.
+    Pillow's own limit, which is one for the whole process, stays as it is.
 
     Parameters
     ----------
     max_pixels : int or None
-        None: as it was.
+        None keeps the current limit.
 
     Examples
     --------
@@ -167,15 +170,56 @@ def image_limit(max_pixels: int | None) -> Iterator[None]:
     if max_pixels is None:
         yield
         return
-    pillow = require("PIL.Image")
-    max_pixels = check_positive_int(max_pixels, "max_pixels")
-    before, token = pillow.MAX_IMAGE_PIXELS, _limit.set(max_pixels)
-    pillow.MAX_IMAGE_PIXELS = max(max_pixels, before or max_pixels)
+    token = _limit.set(check_positive_int(max_pixels, "max_pixels"))
     try:
         yield
     finally:
-        pillow.MAX_IMAGE_PIXELS = before
         _limit.reset(token)
+
+
+def open_image(image: ImageLike, formats: Sequence[str] | None = None) -> Any:
+    """Open an image file without decoding it; return Pillow's image.
+
+    ``PIL.Image.open`` compares the size with a limit that is one for the whole process. This
+    function does not: check ``size`` before you decode.
+
+    Parameters
+    ----------
+    image : path or bytes
+    formats : sequence of str, optional
+        Formats to try, by Pillow's names. Default: `image_formats`.
+
+    Returns
+    -------
+    PIL.ImageFile.ImageFile
+
+    Raises
+    ------
+    PIL.UnidentifiedImageError
+        The file has none of the formats. Damaged files raise whatever their decoder raises.
+
+    Examples
+    --------
+    >>> open_image(b"no image")
+    Traceback (most recent call last):
+    PIL.UnidentifiedImageError: not an image in one of BMP, GIF, JPEG, ...
+    """
+    formats = formats or image_formats()
+    pillow = require("PIL.Image")
+    for name in _PLUGINS:
+        require(f"PIL.{name}ImagePlugin")
+    if isinstance(image, str | PathLike):
+        with Path(image).open("rb") as file:
+            prefix = file.read(_PREFIX_BYTES)
+    else:
+        prefix = bytes(image[:_PREFIX_BYTES])
+    for name in formats:
+        factory, accepts = pillow.OPEN[name]
+        if accepts is not None and accepts(prefix) is not True:
+            continue
+        with suppress(SyntaxError, IndexError, TypeError, struct.error):
+            return factory(image if isinstance(image, str | PathLike) else BytesIO(image), "")
+    raise pillow.UnidentifiedImageError(f"not an image in one of {', '.join(formats)}")
 
 
 def image_date(path: str | PathLike[str]) -> str | None:
@@ -198,7 +242,7 @@ def image_date(path: str | PathLike[str]) -> str | None:
     """
     tags = require("PIL.ExifTags")
     try:
-        with require("PIL.Image").open(path, formats=image_formats()) as image:
+        with open_image(path) as image:
             if image.format == "PNG" and "exif" not in image.info:
                 return None  # it would be decoded to look behind the pixels
             exif = image.getexif()

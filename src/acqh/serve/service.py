@@ -6,7 +6,6 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 from urllib.parse import quote
@@ -17,7 +16,7 @@ from acqh._core.imports import require
 from acqh.collection import Answer, Collection, Explanation, Hit, Item
 from acqh.collection.store.words import words_in_path
 from acqh.collection.types import Mode
-from acqh.encoders.images import image_formats, is_foreign
+from acqh.encoders.images import image_formats, is_foreign, open_image
 from acqh.errors import (
     AcqhError,
     CorruptBundleError,
@@ -58,9 +57,6 @@ class Service:
         self._maps = MapCache()
         self._examples: tuple[str, list[str]] = "", []  # of a build of the collection
         self._most_pixels = _REDUCED * settings.max_pixels
-        images = require("PIL.Image")
-        if images.MAX_IMAGE_PIXELS is not None:  # above it, Pillow warns; above twice it raises
-            images.MAX_IMAGE_PIXELS = max(images.MAX_IMAGE_PIXELS, self._most_pixels)
 
     async def search(self, query: schemas.Query, uploads: list[bytes]) -> bytes:
         """Answer a query; `uploads` are the images of a form."""
@@ -272,11 +268,11 @@ class Service:
         detail = f"the image has more than {most:,} pixels; send a smaller one"
         too_large = ProblemError(413, detail)
         try:
-            with images.open(BytesIO(content), formats=taken) as image:
+            with open_image(content, taken) as image:
                 width, height = image.size
                 # Decoded at reduced size; but a progressive one is kept whole while it is decoded.
                 is_reduced = image.format == "JPEG" and not image.info.get("progressive")
-        except (images.DecompressionBombError, images.DecompressionBombWarning):
+        except images.DecompressionBombError:
             raise too_large from None
         except Exception:  # damaged bytes make decoders raise anything
             detail = f"image: this is not an image in one of {', '.join(taken)}, or is damaged"

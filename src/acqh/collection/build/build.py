@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -280,15 +280,18 @@ def stage_items(
     Gives the features and labels of the items that have any features, by their numbers from 0,
     and the encoders.
     """
-    both = _make_encoders(settings, known)
-    image_encoder, text_encoder = both.values()
+    text_encoder = _make_encoder("text", settings, known)
     _check_targets(settings.targets, source.has)
-    usable = _fit_on_images(image_encoder, prepared(source.items, skipped, strict=settings.strict))
+    usable = prepared(source.items, skipped, strict=settings.strict)
+    first, sample = _take_images(usable)
+    # Texts alone need neither the image encoder nor its packages.
+    image_encoder = _make_encoder("image", settings, known).fit(sample) if sample else None
+    usable = chain(first, usable)
     images = StagedView(staging / "image")
     n_items = n_images = 0
     for batch in batches(usable, IMAGE_BATCH):
         new = left_in(batch, insert_items(store, batch, strict=settings.strict), skipped)
-        if new:
+        if new and image_encoder is not None:
             images.append(*describe(image_encoder, "image", [item.image for item in new]))
         n_items += len(new)
         n_images += sum(item.image is not None for item in new)
@@ -300,7 +303,7 @@ def stage_items(
     if n_images:
         views["image"], encoders["image"] = images, image_encoder
     # The general model finds images by words even where no item has any.
-    is_general = n_images > 0 and fit_general_model(both)
+    is_general = fit_general_model({**encoders, "text": text_encoder})
     with store.reading() as connection:
         is_said = has_texts(connection)
     if is_said or is_general:
@@ -310,17 +313,15 @@ def stage_items(
     return _gather(views, store, keep_empty=is_general), encoders
 
 
-def _make_encoders(settings: BuildSettings, known: Encoders) -> Encoders:
-    """Return the encoders of images and texts, in this order."""
-    image = make_encoder(known.get("image", settings.image_encoder), view="image")
-    named = known.get("text", settings.text_encoder)
-    text = make_encoder(named, view="text", random_state=settings.random_state)
-    # What cannot be stored or is not installed is better refused before the work than after it.
-    for encoder in (image, text):
-        pack(encoder, HOMES, fitted=False)
-        if hasattr(encoder, "check_installed"):
-            encoder.check_installed()
-    return {"image": image, "text": text}
+def _make_encoder(view: Literal["image", "text"], settings: BuildSettings, known: Encoders) -> Any:
+    """Return the encoder of images or texts."""
+    named = known.get(view, getattr(settings, f"{view}_encoder"))
+    encoder = make_encoder(named, view=view, random_state=settings.random_state)
+    # What cannot be stored or is not installed is better rejected before the work than after it.
+    pack(encoder, HOMES, fitted=False)
+    if hasattr(encoder, "check_installed"):
+        encoder.check_installed()
+    return encoder
 
 
 def _gather(views: Mapping[str, StagedView], store: Store, *, keep_empty: bool) -> MultiViewData:
@@ -374,7 +375,8 @@ def left_in(items: Sequence[Item], stored: Sequence[str | None], skipped: Skippe
     return [item for item, identifier in pairs if identifier is not None]
 
 
-def _fit_on_images(encoder: Any, items: Iterator[Item]) -> Iterator[Item]:
+def _take_images(items: Iterator[Item]) -> tuple[list[Item], list[Any]]:
+    """Return the first items, up to those with enough images to fit on, and their images."""
     first: list[Item] = []
     images: list[Any] = []
     for item in items:
@@ -383,9 +385,7 @@ def _fit_on_images(encoder: Any, items: Iterator[Item]) -> Iterator[Item]:
             images.append(item.image)
         if len(images) == _FITTED_IMAGES:
             break
-    if images:
-        encoder.fit(images)
-    return chain(first, items)
+    return first, images
 
 
 def _stage_texts(

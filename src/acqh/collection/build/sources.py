@@ -21,7 +21,7 @@ from acqh.collection.types import FILE, MAX_ID_CHARACTERS, MAX_NAME_CHARACTERS, 
 from acqh.data import MultiViewData, read_records
 from acqh.data.readers.formats import has_records, has_views
 from acqh.encoders.images import make_thumbnail, working_image
-from acqh.errors import AcqhError, CollectionError, InvalidInputError
+from acqh.errors import AcqhError, CollectionError, InvalidInputError, MissingExtraError
 
 MAX_TEXT_CHARACTERS = 1_000_000
 _MAX_INTEGER_BITS = 4_096
@@ -44,6 +44,8 @@ def prepared(items: Iterable[Any], skipped: Skipped, *, strict: bool) -> Iterato
     for item in items:
         try:
             ready = prepare(item)
+        except MissingExtraError:
+            raise
         except AcqhError as error:
             name = getattr(item, "name", "an item")
             if strict:

@@ -62,7 +62,8 @@ def describe_items(encoders: Encoders, images: Sequence[Any], texts: Sequence[st
     ([1], 1)
     """
     raw = {"image": images, "text": texts}
-    return _described({view: describe(each, view, raw[view]) for view, each in encoders.items()})
+    given = {view: each for view, each in encoders.items() if any(map(bool, raw[view]))}
+    return _described({view: describe(each, view, raw[view]) for view, each in given.items()})
 
 
 def describe(encoder: Any, view: str, raw: Sequence[Any]) -> tuple[Matrix, Bools]:
@@ -72,11 +73,12 @@ def describe(encoder: Any, view: str, raw: Sequence[Any]) -> tuple[Matrix, Bools
     str, (n_items,); None or an empty text where an item lacks the view.
     """
     rows = np.flatnonzero([bool(value) for value in raw])
-    if rows.size == 0:
-        # Encoders need not cope with nothing, but the width has to come from somewhere.
-        found = encoder.transform([_blank(view)])[:0]
-    else:
+    if rows.size:
         found = encoder.transform([raw[row] for row in rows.tolist()])
+    elif hasattr(encoder, "n_features_out"):
+        return np.zeros((len(raw), encoder.n_features_out), np.float32), np.zeros(len(raw), bool)
+    else:  # encoders of others need not know their width, nor cope with no items
+        found = encoder.transform([_blank(view)])[:0]
     if is_sparse(found):
         import scipy.sparse as sp
 
