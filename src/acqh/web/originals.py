@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from acqh._core.imports import require
 from acqh.collection import Item
+from acqh.encoders.images import open_image
 
 # The fields that name an item's image file: a table's, and that of a folder of images.
 FILES = ("image", "file")
@@ -28,7 +28,7 @@ def original_of(root: Path, name: str) -> tuple[Path, str]:
         path = (root / name).resolve()
         if not path.is_relative_to(root.resolve()) or not path.is_file():
             raise missing
-        with require("PIL.Image").open(path, formats=BROWSER_FORMATS) as image:
+        with open_image(path, BROWSER_FORMATS) as image:
             return path, str(image.get_format_mimetype())
     except Exception:  # damaged bytes make decoders raise anything
         raise missing from None

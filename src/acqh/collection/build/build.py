@@ -281,17 +281,22 @@ def stage_items(
     and the encoders.
     """
     text_encoder = _make_encoder("text", settings, known)
+    # Texts alone need neither the default image encoder nor its packages.
+    is_auto = known.get("image", settings.image_encoder) == "auto"
+    image_encoder = None if is_auto else _make_encoder("image", settings, known)
     _check_targets(settings.targets, source.has)
     usable = prepared(source.items, skipped, strict=settings.strict)
     first, sample = _take_images(usable)
-    # Texts alone need neither the image encoder nor its packages.
-    image_encoder = _make_encoder("image", settings, known).fit(sample) if sample else None
+    if sample:
+        if image_encoder is None:
+            image_encoder = _make_encoder("image", settings, known)
+        image_encoder.fit(sample)
     usable = chain(first, usable)
     images = StagedView(staging / "image")
     n_items = n_images = 0
     for batch in batches(usable, IMAGE_BATCH):
         new = left_in(batch, insert_items(store, batch, strict=settings.strict), skipped)
-        if new and image_encoder is not None:
+        if new and sample:
             images.append(*describe(image_encoder, "image", [item.image for item in new]))
         n_items += len(new)
         n_images += sum(item.image is not None for item in new)
