@@ -20,6 +20,7 @@ from acqh.collection.disk.folder import INDEX, ITEMS, MODEL, Facts, check_parts,
 from acqh.collection.disk.model import Coder, describe, phrase
 from acqh.collection.store.file import Store, checksum, open_store, read_change, read_text
 from acqh.collection.store.items import changes_since, codes_of, has_more_than, is_forgotten
+from acqh.collection.store.vocabulary import VocabularyCache
 from acqh.encoders.general.model import GeneralMap
 from acqh.encoders.minilm import MiniLM, QueryTable
 from acqh.errors import AcqhError, CollectionError, CorruptBundleError
@@ -279,6 +280,7 @@ class Opened:
     by_table: bool = False  # whether texts of queries are described by the table of pieces
     # What searches chose among, by what they were restricted to; the last to be used at the end.
     selections: OrderedDict[Any, Any] = field(default_factory=OrderedDict)
+    vocabulary: VocabularyCache = field(default_factory=VocabularyCache)
 
     def vector_of(self, view: str, raw: Any) -> Floats | None:
         """Return the vector of an image or a text, or None where nothing of it is known."""

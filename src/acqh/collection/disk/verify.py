@@ -12,7 +12,8 @@ from acqh.collection.disk import folder as disk
 from acqh.collection.disk import opened
 from acqh.collection.store import items
 from acqh.collection.store.file import WORDS_SCHEMA, checksum, open_store, read_change, read_text
-from acqh.collection.store.words import VOCABULARY, change_words, words_of
+from acqh.collection.store.vocabulary import VOCABULARY
+from acqh.collection.store.words import change_words, words_of
 from acqh.collection.types import CollectionReport
 from acqh.errors import AcqhError
 from acqh.index import CodeIndex

@@ -102,7 +102,9 @@ def _answer(
     items: dict[int, dict[str, Any]] = {}
     if words is not None:
         n_wanted = pool + len(asked.own)
-        found, expression = find_words(connection, words, n_wanted, selected.numbers)
+        found, expression = find_words(
+            connection, words, n_wanted, selected.numbers, opened.vocabulary
+        )
         found = [hit for hit in found if hit.number not in asked.own]
         found = found[: sum(hit.complete for hit in found) + max(k, SOME_POOL)]
         # No more than the k best by meaning can be among the best of all, unless words find them.

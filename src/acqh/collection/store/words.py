@@ -19,19 +19,18 @@ from typing import Any, NamedTuple
 
 from acqh._core.arrays import Ints
 from acqh.collection.store.file import LISTED, as_numbers, first_row, listed
+from acqh.collection.store.vocabulary import VOCABULARY, Vocabulary
 from acqh.collection.types import FILE
 
 # A name says more of an item than a word somewhere in its caption.
 _RANK = "bm25(words, 1.0, 2.0, 1.0, 1.0)"
 # Only listed items. Without the plus, SQLite would search the whole index once for each of them.
 _AMONG = f"+rowid IN {LISTED}"
-VOCABULARY = "CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab(main, words, row)"
-# Shorter words have too few trigrams to be told apart.
-_MIN_TYPO_LENGTH = 4
 # Two letters that changed places are looked for in words of this length.
 _TRANSPOSED_LENGTHS = range(3, 33)
-_MIN_SIMILARITY = 0.4
 _MAX_TERMS = 32
+# Many words begin with fewer letters; these are looked up in the vocabulary that is kept.
+_MIN_PREFIX = 3
 # Columns that say what an item is called, whose words are looked up like those of its caption.
 _NAMES = ("name", "title", "keywords", "description", "file")
 # What names of files are made of: letters with their marks, and digits.
@@ -231,13 +230,17 @@ def _written(name: str, *, is_folder: bool = False) -> str:
 
 
 def find_words(
-    connection: sqlite3.Connection, query: WordQuery, k: int, numbers: Ints | None = None
+    connection: sqlite3.Connection,
+    query: WordQuery,
+    k: int,
+    numbers: Ints | None = None,
+    vocabulary: Callable[[sqlite3.Connection], Vocabulary] = Vocabulary,
 ) -> tuple[list[WordHit], str]:
     """Return the items that contain the words, those that have all of them first.
 
     Best first, at most `k`. `numbers`: int64 (n_items,); only these items are looked at. The text
     that comes with them asks the index for any of the words, as it knows them: the word itself,
-    those that it begins, or the one that it is a typo of, for which the whole vocabulary is read.
+    those that it begins, or the one that it is a typo of. `vocabulary`: reads the vocabulary.
     """
     phrases, terms = tuple(map(_quoted, query.phrases)), tuple(map(_quoted, query.terms))
     if not terms and not phrases:
@@ -249,7 +252,7 @@ def find_words(
     hits = match(" AND ".join((*phrases, *terms)), k, True)
     missing = False
     if not hits and terms:  # else each of them is known as it is
-        found = (_resolved(connection, term, query.is_word) for term in query.terms)
+        found = (_resolved(connection, term, query.is_word, vocabulary) for term in query.terms)
         known = tuple(filter(None, found))
         missing = len(known) < len(terms)
         if not missing and known != terms:
@@ -318,24 +321,32 @@ def _match(
 
 
 def _resolved(
-    connection: sqlite3.Connection, term: str, is_word: Callable[[str], bool] | None
+    connection: sqlite3.Connection,
+    term: str,
+    is_word: Callable[[str], bool] | None,
+    vocabulary: Callable[[sqlite3.Connection], Vocabulary],
 ) -> str | None:
     """Return how to ask for a word, or for what it begins, or for the one it is a typo of."""
     for form in map(_quoted, forms_of(term)):
         for expression in (form,) if term.isalnum() and term.isascii() else (form, f"{form} *"):
             if _stands(connection, expression):
                 return expression
-    if begun := _begun(connection, term):
+    if begun := _begun(connection, term, vocabulary):
         return f"({' OR '.join(map(_quoted, begun))})"
     if is_word is not None and is_word(term):
         return None
-    for similar in _transposed(connection, term) or _similar(connection, term):
+    similar_words = _transposed(connection, term) or vocabulary(connection).similar(term.lower())
+    for similar in similar_words:
         if _stands(connection, _quoted(similar)):
             return _quoted(similar)
     return None
 
 
-def _begun(connection: sqlite3.Connection, term: str) -> list[str]:
+def _begun(
+    connection: sqlite3.Connection,
+    term: str,
+    vocabulary: Callable[[sqlite3.Connection], Vocabulary],
+) -> list[str]:
     """Return words that begin with a word, and not with its stem.
 
     The stem of "being" is "be", with which "bear" begins; that of "grey" is "grei", with which
@@ -344,12 +355,17 @@ def _begun(connection: sqlite3.Connection, term: str) -> list[str]:
     start = term.lower()
     if not start.isalnum() or not start.isascii():
         return []
-    connection.execute(VOCABULARY)
-    rows = connection.execute(
-        "SELECT term FROM temp.vocabulary WHERE term >= ? AND term < ? ORDER BY doc DESC LIMIT ?",
-        (start, f"{start}\U0010ffff", _MAX_TERMS),
-    )
-    return [word for (word,) in rows if _stands(connection, _quoted(word))]
+    if len(start) < _MIN_PREFIX:
+        words = vocabulary(connection).beginning(start, _MAX_TERMS)
+    else:
+        connection.execute(VOCABULARY)
+        rows = connection.execute(
+            "SELECT term FROM temp.vocabulary WHERE term >= ? AND term < ? "
+            "ORDER BY doc DESC, term LIMIT ?",
+            (start, f"{start}\U0010ffff", _MAX_TERMS),
+        )
+        words = [word for (word,) in rows]
+    return [word for word in words if _stands(connection, _quoted(word))]
 
 
 def _stands(connection: sqlite3.Connection, expression: str) -> bool:
@@ -363,39 +379,15 @@ def _transposed(connection: sqlite3.Connection, term: str) -> list[str]:
         return []
     pairs = range(len(term) - 1)
     swapped = {f"{term[:i]}{term[i + 1]}{term[i]}{term[i + 2 :]}" for i in pairs} - {term}
-    frequent = []
-    for word in sorted(swapped):
-        found = connection.execute(
-            "SELECT count(*) FROM words WHERE words MATCH ?", (_quoted(word),)
-        )
-        ((n_items,),) = found
-        frequent += [(-n_items, word)] * (n_items > 0)
-    return [word for _, word in sorted(frequent)]
-
-
-def _similar(connection: sqlite3.Connection, term: str) -> list[str]:
-    """Return words that occur somewhere and share most trigrams with a word, best first."""
-    term = term.lower()
-    if len(term) < _MIN_TYPO_LENGTH:
+    if not _stands(connection, " OR ".join(map(_quoted, swapped))):
         return []
-    connection.execute(VOCABULARY)
-    rows = connection.execute(
-        "SELECT term, doc FROM temp.vocabulary WHERE length(term) BETWEEN ? AND ?",
-        (max(len(term) - 2, _MIN_TYPO_LENGTH), len(term) + 2),
-    )
-    wanted = _trigrams(term)
-    scored = []
-    for word, n_items in rows:
-        grams = _trigrams(word)
-        similarity = 2 * len(wanted & grams) / (len(wanted) + len(grams))
-        if similarity >= _MIN_SIMILARITY:
-            scored.append((-similarity, -n_items, word))
-    return [word for _, _, word in sorted(scored)[:3]]
+    words = [word for word in sorted(swapped) if _stands(connection, _quoted(word))]
+    return words if len(words) < 2 else sorted(words, key=lambda word: -_count(connection, word))
 
 
-def _trigrams(word: str) -> frozenset[str]:
-    padded = f"  {word} "
-    return frozenset(padded[i : i + 3] for i in range(len(padded) - 2))
+def _count(connection: sqlite3.Connection, word: str) -> int:
+    counted = "SELECT count(*) FROM words WHERE words MATCH ?"
+    return int(first_row(connection, counted, _quoted(word))[0])
 
 
 def _quoted(text: str) -> str:
