@@ -61,6 +61,24 @@ def test_labels_never_seen_by_the_model_are_kept_and_can_be_asked_for(collection
     assert collection.search(text="dog", where={"label": ["poodle", "animal"]}).hits == ()
 
 
+@pytest.mark.parametrize("scale", [1e-320, 1e-45, 1e-6, 1e6, 1e307])
+def test_only_ratios_of_weights_count(collection, scale):
+    asked = {"text": "dog fur", "item": "item1", "k": 5, "mode": "meaning"}
+    weights = {"text": 4.0, "item": 1.0}
+    expected = collection.search(**asked, weights=weights)
+    scaled = {name: weight * scale for name, weight in weights.items()}
+    answer = collection.search(**asked, weights=scaled)
+    assert [hit.id for hit in answer.hits] == [hit.id for hit in expected.hits]
+    np.testing.assert_allclose(
+        [hit.score for hit in answer.hits], [hit.score for hit in expected.hits], rtol=1e-3
+    )
+    alone = collection.search(text="dog fur", mode="meaning", k=5)
+    weighted = collection.search(text="dog fur", weights={"text": scale}, mode="meaning", k=5)
+    np.testing.assert_allclose(
+        [hit.score for hit in weighted.hits], [hit.score for hit in alone.hits], rtol=1e-6
+    )
+
+
 def test_weights_say_what_counts(collection, make_items):
     rose = "rose tulip petal"
     dog = make_items(1)[0].image

@@ -73,7 +73,7 @@ def test_numbers_are_found_exactly(collection, wanted):
 @pytest.mark.parametrize("wanted", ODD_TEXTS)
 def test_texts_are_found_exactly(collection, wanted):
     expected = {str(len(ODD_NUMBERS) + ODD_TEXTS.index(wanted))}
-    if wanted in ("1", "1.0"):  # on the command line all values are texts
+    if wanted in ("1", "1.0", "true"):  # on the command line all values are texts
         expected.add(str(ODD_NUMBERS.index(True)))
     if wanted == "007":
         expected.add(str(ODD_NUMBERS.index(7)))
@@ -110,8 +110,32 @@ def test_a_column_that_no_item_has_is_refused_with_those_there_are(collection):
             found(collection, asked)
         with pytest.raises(CollectionError, match="no item has a column"):
             collection.browse(where=asked)
-    assert found(collection, {"label": "no such label"}) == set()
     assert found(collection, {"year": 71}) == set()
+
+
+def test_a_label_that_no_item_has_is_rejected_with_those_there_are(collection):
+    for asked in ("label=qqq", {"label": ["animal", "qqq"]}, {"year": 70, "label": "qqq"}):
+        for ask in (collection.browse, lambda where: found(collection, where)):
+            with pytest.raises(CollectionError, match=r"label 'qqq'; there are: .*animal"):
+                ask(where=asked)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("true", {"yes"}), ("False", {"no"})])
+def test_booleans_are_found_by_text(collection, text, expected):
+    made = [
+        Item(text="dog", id=name, columns={"favourite": name == "yes"}) for name in ("yes", "no")
+    ]
+    collection.upsert(made)
+    assert found(collection, f"favourite={text}") == expected
+    assert found(collection, {"favourite": text}) == expected
+    collection.remove(["yes", "no"])
+
+
+def test_a_text_that_says_true_is_found_as_it_is(collection):
+    collection.upsert(Item(text="dog", id="text", columns={"answer": "true"}))
+    assert found(collection, "answer=true") == {"text"}
+    assert found(collection, "answer=True") == set()
+    collection.remove("text")
 
 
 def test_labels_in_the_plural_are_labels(collection):

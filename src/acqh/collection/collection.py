@@ -363,12 +363,14 @@ class Collection:
             A query that is described already, by view.
         weights : mapping of str to float, optional
             How much "text", "image", "item", "unlike" or a view of `features` counts, where
-            several are given; 1 each by default. Of several images or items, the mean counts.
+            several are given; 1 each by default. Only ratios count. Of several images or items,
+            the mean counts.
         k : int
         where : mapping, str or iterable of str, optional
             Only items for which all of this holds: ``{"label": "dog", "year": 2010}`` or
             ``["label=dog", "year=2010"]``. Of several labels an item must have all; of several
-            values of a column, one. A column that no item has is refused.
+            values of a column, one. A column or label that no item has is rejected.
+            Texts also find the number or boolean that they spell, as in ``"favourite=true"``.
         explain : bool
             Say how the scores came about.
         mode : {"auto", "words", "meaning"}
@@ -436,7 +438,7 @@ class Collection:
         Raises
         ------
         CollectionError
-            No item has the column of `where` or `order`.
+            No item has the column or label of `where`, or the column of `order`.
         """
         return browse(self.opened, where, k, offset, order, descending)
 

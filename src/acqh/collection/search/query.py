@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import isfinite
+from math import frexp, isfinite, ldexp
 from os import PathLike
 from typing import Any, TypeAlias, get_args
 
@@ -42,8 +42,8 @@ from acqh.collection.types import Answer, Explanation, Hit, Mode
 from acqh.encoders.images import make_thumbnail, working_image
 from acqh.errors import CollectionError
 
-# How much an item that is not wanted counts, by default: less than what is wanted.
-_UNLIKE_WEIGHT = 0.5
+# Of the parts of a query; 1 for the others. An item that is not wanted counts less.
+_DEFAULT_WEIGHTS = {"unlike": 0.5}
 # The index may know of items that were added since the transaction began; then it begins again.
 _MAX_TRIES = 8
 _LABEL_NAMES = (LABEL, "labels")
@@ -160,7 +160,7 @@ def browse(
         n_items = len(opened.index.at(connection))
         n_met = count_meeting(connection, conditions) if conditions else n_items
         check_names(connection, conditions if not n_met else (), order)
-        numbers = first_in_order(connection, conditions, order, descending, offset + k)[offset:]
+        numbers = first_in_order(connection, conditions, order, descending, offset, k)
         items = read_fields(connection, numbers)
     hits = tuple(Hit(**items[number], score=0.0) for number in numbers)
     spent = {"encode": 0.0, "search": 0.0, "items": 1e3 * (time.perf_counter() - started)}
@@ -262,6 +262,9 @@ def _vector(
         raise CollectionError("there is nothing to search for; give text, image or item")
     vectors: list[Floats] = []
     total = 0.0
+    weights = {name: float(weights.get(name, _DEFAULT_WEIGHTS.get(name, 1.0))) for name in given}
+    # Only ratios count. A power of two keeps them to the last bit, whatever their size.
+    _, exponent = frexp(max(weights.values()))
     for name, value in given.items():
         parts: list[Floats | None] = []
         if name in ("item", "unlike"):
@@ -275,7 +278,7 @@ def _vector(
         known = [part for part in parts if part is not None]
         if not known:
             continue
-        weight = float(weights.get(name, _UNLIKE_WEIGHT if name == "unlike" else 1.0))
+        weight = ldexp(weights[name], -exponent)
         mean = sum(known[1:], known[0]) / len(known)
         vectors.append((-weight if name == "unlike" else weight) * mean)
         total += weight * (name != "unlike")
@@ -341,7 +344,7 @@ def read_where(where: Any) -> tuple[Condition, ...]:
     ``{"label": "dog"}`` and ``"label=dog"`` say the same. Several must all hold. Of several labels
     an item must have all; of several values of a column, one. A number finds numbers alone:
     exactly, and 1 equals 1.0 and True. A text finds the text and, as command lines write all
-    values so, the number that it says.
+    values so, the number or boolean that it spells: ``"favourite=true"``.
 
     Raises CollectionError: they cannot be read.
 

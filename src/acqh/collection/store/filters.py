@@ -13,7 +13,8 @@ from acqh.errors import CollectionError
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _MAX_DIGITS = 4_000
-# Columns that an error names.
+_BOOLEANS = {"true": True, "false": False}
+# Columns or labels that an error names.
 _MAX_SHOWN = 20
 Value = str | int | float
 # name, wanted values; label: all of them, column: any of them
@@ -45,80 +46,91 @@ def first_in_order(
     conditions: Sequence[Condition],
     order: str | None,
     descending: bool,
+    offset: int,
     k: int,
 ) -> list[int]:
-    """Return the numbers of the first items in the order of a column, those without it last.
+    """Return the numbers of one page of items in the order of a column, those without it last.
 
     Items of one value, and those without, come in order of insertion.
     """
     statement, values = meeting(conditions) if conditions else ("SELECT number FROM items", [])
-    found: list[tuple[int]] = []
-    having = "SELECT number FROM item_values WHERE name = ? AND typeof(value) <> 'blob'"
-    if order is not None:
-        only = f"AND number IN ({statement})" if conditions else ""
-        found = connection.execute(
-            f"{having} {only} ORDER BY value {'DESC' if descending else ''}, number LIMIT ?",
-            (order, *values, k),
-        ).fetchall()
-    if len(found) < k:
-        without = f"WHERE number NOT IN ({having})" if order is not None else ""
-        found += connection.execute(
-            f"SELECT number FROM ({statement}) {without} ORDER BY number LIMIT ?",  # noqa: S608
-            (*values, *([] if order is None else [order]), k - len(found)),
-        ).fetchall()
-    return [number for (number,) in found]
+    if order is None:
+        rows = connection.execute(
+            f"{statement} ORDER BY number LIMIT ? OFFSET ?", (*values, k, offset)
+        )
+        return [number for (number,) in rows]
+    having = "FROM item_values WHERE name = ? AND typeof(value) <> 'blob'"
+    only = f"AND number IN ({statement})" if conditions else ""
+    rows = connection.execute(
+        f"SELECT number {having} {only} "
+        f"ORDER BY value {'DESC' if descending else ''}, number LIMIT ? OFFSET ?",
+        (order, *values, k, offset),
+    )
+    numbers = [number for (number,) in rows]
+    if len(numbers) < k:
+        n_having = int(first_row(connection, f"SELECT count(*) {having} {only}", order, *values)[0])
+        rows = connection.execute(
+            f"SELECT number FROM ({statement}) WHERE number NOT IN (SELECT number {having}) "  # noqa: S608
+            "ORDER BY number LIMIT ? OFFSET ?",
+            (*values, order, k - len(numbers), max(0, offset - n_having)),
+        )
+        numbers += [number for (number,) in rows]
+    return numbers
 
 
 def check_names(
     connection: sqlite3.Connection, conditions: Iterable[Condition], order: str | None = None
 ) -> None:
-    """Raise CollectionError for a column that no item has, unless there are no items.
+    """Raise CollectionError for a column or a label that no item has, unless there are no items.
 
-    And for a label that none has where there is one much like it. A name that is misspelt would
-    otherwise look like a search that found nothing.
+    A misspelt name would otherwise look like a search without results.
     """
     if first_row(connection, "SELECT 1 FROM items LIMIT 1") is None:
         return
-    names = [(name, (LABEL,)) for name, _ in conditions if name != LABEL]
-    for name, also in [*names, *([] if order is None else [(order, ())])]:
+    conditions = tuple(conditions)
+    columns = [(name, (LABEL,)) for name, _ in conditions if name != LABEL]
+    for name, also in [*columns, *([] if order is None else [(order, ())])]:
         has = first_row(connection, "SELECT 1 FROM item_values WHERE name = ? LIMIT 1", name)
-        if name != LABEL and has is not None:
-            continue
-        known = connection.execute(
-            "SELECT DISTINCT name FROM item_values WHERE name <> ?", (LABEL,)
-        ).fetchall()
-        shown = ", ".join([*also, *(f"{column:.60}" for (column,) in known[:_MAX_SHOWN])])
-        more = f" and {len(known) - _MAX_SHOWN} more" if len(known) > _MAX_SHOWN else ""
-        raise CollectionError(
-            f"no item has a column {name!r:.200}; there are: {shown or 'none'}{more}"
-        )
-    for label in (each for name, values in conditions if name == LABEL for each in values):
-        _check_label(connection, str(label))
+        if name == LABEL or has is None:
+            known = connection.execute(
+                "SELECT DISTINCT name FROM item_values WHERE name <> ?", (LABEL,)
+            )
+            shown = _shown([*also, *(column for (column,) in known)])
+            raise CollectionError(f"no item has a column {name!r:.200}; {shown}")
+    for label in (str(value) for name, values in conditions if name == LABEL for value in values):
+        has_label = "SELECT 1 FROM item_values WHERE name = ? AND value = ? LIMIT 1"
+        if first_row(connection, has_label, LABEL, label) is None:
+            raise CollectionError(
+                f"no item has the label {label!r:.200}; {_likely(connection, label)}"
+            )
 
 
-def _check_label(connection: sqlite3.Connection, label: str) -> None:
-    """Raise CollectionError where a label that no item has is much like one that some have."""
-    has = "SELECT 1 FROM item_values WHERE name = ? AND value = ? LIMIT 1"
-    if first_row(connection, has, LABEL, label) is not None:
-        return
-    known = connection.execute("SELECT DISTINCT value FROM item_values WHERE name = ?", (LABEL,))
-    folded = {each.casefold(): each for (each,) in known}
+def _likely(connection: sqlite3.Connection, label: str) -> str:
+    """Return the label that was probably meant, or else which labels there are."""
+    rows = connection.execute("SELECT DISTINCT value FROM item_values WHERE name = ?", (LABEL,))
+    labels = [name for (name,) in rows]
+    folded = {name.casefold(): name for name in labels}
     near = difflib.get_close_matches(label.casefold(), folded, n=1, cutoff=0.8)
-    if near:
-        raise CollectionError(
-            f"no item has the label {label!r:.200}; did you mean {folded[near[0]]!r}?"
-        )
+    return f"did you mean {folded[near[0]]!r:.200}?" if near else _shown(labels)
+
+
+def _shown(names: Sequence[str]) -> str:
+    shown = ", ".join(f"{name:.60}" for name in names[:_MAX_SHOWN])
+    more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
+    return f"there are: {shown or 'none'}{more}"
 
 
 def _forms(value: Value) -> Iterator[Any]:
-    """Yield a wanted value as it may be stored; of a text also the number that it says."""
+    """Yield a wanted value as it may be stored; of a text also its number or boolean."""
     yield stored(value)
     if isinstance(value, str) and (number := _as_number(value)) is not None:
         yield stored(number)
 
 
 def _as_number(text: str) -> int | float | None:
-    """Return what a text says as a number, or None where it is none."""
+    """Return the number or boolean that a text spells, or None."""
+    if (lowered := text.lower()) in _BOOLEANS:
+        return _BOOLEANS[lowered]
     if len(text) > _MAX_DIGITS or not _NUMBER.fullmatch(text):
         return None
     try:
