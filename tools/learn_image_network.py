@@ -27,6 +27,7 @@ import io
 import json
 import math
 import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -37,7 +38,8 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from PIL import Image
 
-from acqh.deep import efficientnet_lite0
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+from fine_tune import efficientnet_lite0
 
 HELD_OUT, TEST = range(8_000, 9_000), range(9_000, 10_000)
 SHORT_SIDE, SMALL_SIDE, SIDE = 192, 128, 224

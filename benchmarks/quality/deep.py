@@ -18,9 +18,9 @@ from PIL import Image
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 import acqh
-from acqh.deep import FineTuner, efficientnet_lite0
 from acqh.metrics import mean_average_precision, relevance
 from benchmarks._measure import emit
+from examples.fine_tune import FineTuner, efficientnet_lite0
 
 RATES = (3e-5, 1e-4, 3e-4)
 

@@ -1,6 +1,6 @@
 """EfficientNet-Lite0 in ONNX Runtime beside torch: time of one core per image, and the difference.
 
-Prints one JSON line. The control is `acqh.deep.efficientnet_lite0`, the same network as a
+Prints one JSON line. The control is `examples.fine_tune.efficientnet_lite0`, the same network as a
 torch module, one image at a time on one thread; resizing is part of both.
 """
 
@@ -19,7 +19,7 @@ N_IMAGES = 40
 def main():
     import torch
 
-    from acqh.deep import efficientnet_lite0
+    from examples.fine_tune import efficientnet_lite0
 
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)

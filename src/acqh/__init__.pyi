@@ -1,7 +1,6 @@
 from acqh import bench as bench
 from acqh import collection as collection
 from acqh import data as data
-from acqh import deep as deep
 from acqh import encoders as encoders
 from acqh import errors as errors
 from acqh import export as export

@@ -25,7 +25,7 @@ _FIT_SETTING = (
 _PACKAGE = Path(__file__).parents[2]
 # What no figure of a cell comes from; all else counts.
 APART = (
-    "bench/report", "cli", "collection", "deep", "export", "integrations", "scale", "serve",
+    "bench/report", "cli", "collection", "export", "integrations", "scale", "serve",
 )  # fmt: skip
 # Code lengths of the paper, in bits; as storage, 1 to 16 bytes.
 CODE_LENGTHS = (8, 16, 32, 64, 128)
