@@ -2,6 +2,7 @@
 
 import pytest
 
+import acqh.export.static.site as site_module
 from acqh.collection import Collection, Item
 from acqh.export import site
 
@@ -35,3 +36,11 @@ def test_ids_stay_when_the_collection_is_overwritten(collection, tmp_path):
 def test_ids_of_another_collection_of_the_same_items_differ(collection, tmp_path):
     with Collection.build(ITEMS, tmp_path / "d.acqh", text_encoder="tfidf") as other:
         assert published_ids(other, tmp_path / "d") != published_ids(collection, tmp_path / "c")
+
+
+def test_ids_that_would_be_equal_are_told_apart(collection, tmp_path, monkeypatch):
+    monkeypatch.setattr(site_module, "_ID_BYTES", 1)
+    collection.add([Item(text=f"a number {n}", id=f"more/{n}") for n in range(200)])
+    ids = published_ids(collection, tmp_path / "public")
+    names = [ids[start : start + 2] for start in range(0, len(ids), 2)]
+    assert len(names) == len(set(names)) == 218

@@ -1,11 +1,10 @@
 """Writing the folder of a site: what is published, in files whose names say what is in them."""
 
 import html
-import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from hashlib import blake2b, sha256
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,20 +12,17 @@ from urllib.parse import quote
 
 import numpy as np
 
-from acqh._core.files import written_whole
 from acqh._core.runtime import Progress
 from acqh.collection import Collection, Item
 from acqh.encoders.images import THUMBNAIL_SIDE, make_thumbnail, read_image
-from acqh.errors import CollectionError, InvalidInputError
+from acqh.errors import AcqhError, CollectionError, InvalidInputError
+from acqh.export.static.folder import START, SiteFolder, digest, to_json
 from acqh.export.static.words import word_files
 from acqh.web import PAGE
 from acqh.web.originals import FILES, file_of, original_of
 from acqh.web.overview import examples_in, make_map
 
 _OWN = Path(__file__).parent
-_START = "index.html"
-# Which files an export wrote, so that the next one removes what is no longer asked for.
-_LIST = "acqh-site.json"
 # Items whose texts, or whose small images, are fetched at once.
 _ITEMS_A_FILE = 128
 _IMAGES_A_FILE = 16
@@ -37,10 +33,13 @@ _LISTED, _PICTURED = 200, 24
 _QUALITY = 70
 # As the page knows them.
 _DATES = re.compile("date|datetime|taken|created|time|timestamp|year", re.IGNORECASE)
-_OURS = re.compile(r"(data|static-[0-9a-f]{16})/[A-Za-z0-9_.-]+")
-# What is fetched when it is needed, not before the first answer.
-_LATER = tuple(
-    f"data/{name}-" for name in ("images", "items", "ids", "labels", "column", "words", "map")
+# What is fetched before the first answer.
+_FIRST = tuple(
+    f"data/{name}-"
+    for name in (
+        *("codes", "codebooks", "likeness", "lexicon", "lengths"),
+        *("pieces", "rows", "queries"),
+    )
 )
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -77,37 +76,6 @@ class SiteReport:
     n_written: int
     n_removed: int
     columns: tuple[str, ...]
-
-
-@dataclass
-class _Folder:
-    """A folder in which each file's name carries a digest of its content."""
-
-    path: Path
-    files: dict[str, int] = field(default_factory=dict)  # bytes by name
-    parts: dict[str, int] = field(default_factory=dict)
-    n_written: int = 0
-
-    def put(self, part: str, name: str, content: bytes) -> str:
-        """Write a file unless it is there; return its name in the folder."""
-        stem, _, kind = name.rpartition(".")
-        return self.put_as(part, f"data/{stem}-{_digest(content)}.{kind}", content)
-
-    def put_json(self, part: str, name: str, value: Any) -> str:
-        """Write what JSON can say."""
-        return self.put(part, f"{name}.json", _json(value))
-
-    def put_as(self, part: str, name: str, content: bytes) -> str:
-        """Write a file of this very name unless it is there."""
-        self.files[name] = len(content)
-        self.parts[part] = self.parts.get(part, 0) + len(content)
-        target = self.path / name
-        if not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with written_whole(target) as temporary:
-                temporary.write_bytes(content)
-            self.n_written += 1
-        return name
 
 
 def site(
@@ -186,8 +154,8 @@ def site(
         )
         for item in kept
     ]
-    made = _Folder(_checked_folder(Path(folder)))
-    ids = [_public_id(item.id, collection.opened.facts.site_key) for item in items]
+    made = SiteFolder(Path(folder))
+    ids = _public_ids((item.id for item in items), collection.opened.facts.site_key)
     images, slots = _images(made, items, small, progress)
     facts: dict[str, Any] = {
         "name": collection.path.stem,
@@ -202,16 +170,16 @@ def site(
     }
     levels = collection.opened.index.levels
     facts["levels"] = levels._asdict() | {"squares": levels.squares.tolist()}
-    facts["generation"] = _digest(_json(facts))
+    facts["generation"] = digest(to_json(facts))
     facts["n_bytes"] = sum(made.parts.values())
     start = _start(made, facts, items, small, base_url)
-    n_removed = _finish(made, start)
-    fetched = [name for name in _names_in(facts) if not name.startswith(_LATER)]
-    n_first = made.parts["page"] + sum(made.files[name] for name in fetched)
+    n_removed = made.finish(start)
+    fetched = (size for name, size in made.files.items() if name.startswith(_FIRST))
+    n_first = made.parts["page"] + sum(fetched)
     return SiteReport(len(items), made.parts, n_first, made.n_written, n_removed, tuple(columns))
 
 
-def _codes(made: _Folder, collection: Collection, items: Sequence[Item]) -> dict[str, Any]:
+def _codes(made: SiteFolder, collection: Collection, items: Sequence[Item]) -> dict[str, Any]:
     codebooks = np.ascontiguousarray(collection.codebooks, dtype="<f4")
     metric = collection.opened.coder.model.space_.metric
     likeness = np.ascontiguousarray(metric, dtype="<f4")
@@ -225,7 +193,7 @@ def _codes(made: _Folder, collection: Collection, items: Sequence[Item]) -> dict
 
 
 def _texts(
-    made: _Folder,
+    made: SiteFolder,
     items: Sequence[Item],
     ids: Sequence[str],
     columns: Sequence[str],
@@ -258,7 +226,7 @@ def _texts(
     }
 
 
-def _labels(made: _Folder, items: Sequence[Item]) -> dict[str, Any]:
+def _labels(made: SiteFolder, items: Sequence[Item]) -> dict[str, Any]:
     having: dict[str, list[int]] = {}
     for number, item in enumerate(items):
         for label in item.labels:
@@ -308,7 +276,7 @@ def _original(item: Item) -> Path | None:
 
 
 def _images(
-    made: _Folder, items: Sequence[Item], small: _Small | None, progress: Progress | None
+    made: SiteFolder, items: Sequence[Item], small: _Small | None, progress: Progress | None
 ) -> tuple[dict[str, Any] | None, dict[int, int]]:
     """Write small images, some in each file behind the places where they begin, and number them.
 
@@ -329,7 +297,7 @@ def _images(
     return facts, {place: slot for slot, place in enumerate(pictured)}
 
 
-def _words(made: _Folder, items: Sequence[Item]) -> dict[str, Any] | None:
+def _words(made: SiteFolder, items: Sequence[Item]) -> dict[str, Any] | None:
     found = word_files(items)
     if not found.terms:
         return None
@@ -344,7 +312,7 @@ def _words(made: _Folder, items: Sequence[Item]) -> dict[str, Any] | None:
     }
 
 
-def _queries(made: _Folder, collection: Collection) -> dict[str, Any] | None:
+def _queries(made: SiteFolder, collection: Collection) -> dict[str, Any] | None:
     """Write what turns typed words into a query vector, where the table of pieces can."""
     try:
         table = collection.opened.query_table
@@ -361,7 +329,7 @@ def _queries(made: _Folder, collection: Collection) -> dict[str, Any] | None:
 
 
 def _map(
-    made: _Folder,
+    made: SiteFolder,
     collection: Collection,
     items: Sequence[Item],
     ids: Sequence[str],
@@ -380,19 +348,17 @@ def _map(
 
 
 def _start(
-    made: _Folder,
+    made: SiteFolder,
     facts: Mapping[str, Any],
     items: Sequence[Item],
     small: _Small | None,
     base_url: str | None,
 ) -> str:
-    """Return the page: that of the service, with other answers, and some items for all to see."""
+    """Return the page: the web interface with other answers, and some items for all to see."""
     sources = {path.name: path.read_bytes() for path in sorted(PAGE.iterdir()) if path.is_file()}
-    page = sources.pop(_START).decode()
+    page = sources.pop(START).decode()
     sources |= {path.name: path.read_bytes() for path in sorted(_OWN.glob("*.js"))}
-    home = f"static-{_digest(b''.join(k.encode() + v for k, v in sorted(sources.items())))}"
-    for name, content in sources.items():
-        made.put_as("page", f"{home}/{name}", content)
+    home = made.put_sources("page", sources)
     described = made.put_json("page", "site", facts)
     originals = "" if base_url is None else f" {base_url.rstrip('/')}/"
     policy = html.escape(_POLICY.format(originals=originals))
@@ -410,72 +376,36 @@ def _start(
             image = f'<img src="{source}" alt="" loading="lazy"> '
         words = html.escape(item.text or ", ".join(item.labels))
         shown.append(f"<li>{image}{words}</li>")
-    page = page.replace("<title>acqh</title>", head).replace('"static/', f'"{home}/')
-    page = page.replace('id="home">acqh<', f'id="home">{name}<')
-    page = re.sub(r"<noscript>.*?</noscript>", "", page, flags=re.DOTALL)
     hits = '<ol id="hits" role="list">'
-    return page.replace(hits, hits + "".join(shown))
-
-
-def _finish(made: _Folder, start: str) -> int:
-    """Write the page, now that all it needs is there, and remove what no page needs any more."""
-    before = _listed(made.path)
-    for name, content in ((_LIST, _json(sorted(made.files))), (_START, start.encode())):
-        made.parts["page"] += len(content)
-        with written_whole(made.path / name) as temporary:
-            temporary.write_bytes(content)
-    gone = [name for name in before if name not in made.files]
-    for name in gone:
-        (made.path / name).unlink(missing_ok=True)
-    for folder in {(made.path / name).parent for name in gone}:
-        if not any(folder.iterdir()):
-            folder.rmdir()
-    return len(gone)
-
-
-def _checked_folder(folder: Path) -> Path:
-    """Return a folder that is missing, empty or a site's."""
-    if folder.exists() and (
-        not folder.is_dir() or (any(folder.iterdir()) and not _is_site(folder))
+    for marker, new in (
+        ("<title>acqh</title>", head),
+        ('"static/', f'"{home}/'),
+        ('(?<=id="home">)acqh(?=<)', name),
+        ("<noscript>.*?</noscript>", ""),
+        (hits, hits + "".join(shown)),
     ):
-        raise FileExistsError(f"{folder} is not empty, and no site; give another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+        page = _replaced(page, marker, new)
+    return page
 
 
-def _is_site(folder: Path) -> bool:
-    return (folder / _LIST).is_file() and (folder / _START).is_file()
+def _replaced(page: str, marker: str, new: str) -> str:
+    page, n_found = re.subn(marker, lambda _: new, page, flags=re.DOTALL)
+    if not n_found:
+        raise AcqhError(f"{PAGE / START} has no {marker}, so no site can be made of it")
+    return page
 
 
-def _listed(folder: Path) -> list[str]:
-    """Return the files that the last export wrote; none but those can be removed."""
-    if not (folder / _LIST).is_file():
-        return []
-    names = json.loads((folder / _LIST).read_text(encoding="utf-8"))
-    return [name for name in names if _OURS.fullmatch(str(name))]
+def _public_ids(identifiers: Iterable[str], key: str) -> list[str]:
+    """Return ids that say nothing of the items' own, which may be paths, and stay the same."""
+    ids: dict[str, None] = {}
+    for identifier in identifiers:
+        content, salt = identifier.encode(), 0
+        while (public := _keyed(content, key, salt)) in ids:
+            salt += 1
+        ids[public] = None
+    return list(ids)
 
 
-def _names_in(facts: Any) -> list[str]:
-    """Return the files that a description names."""
-    if isinstance(facts, str):
-        return [facts] if _OURS.fullmatch(facts) else []
-    if isinstance(facts, Mapping):
-        facts = list(facts.values())
-    return (
-        [name for each in facts for name in _names_in(each)]
-        if isinstance(facts, list | tuple)
-        else []
-    )
-
-
-def _public_id(identifier: str, generation: str) -> str:
-    """Return an id that says nothing of the item's own, which may be a path, and stays the same."""
-    return blake2b(identifier.encode(), digest_size=_ID_BYTES, key=generation.encode()).hexdigest()
-
-
-def _digest(content: bytes) -> str:
-    return sha256(content).hexdigest()[:16]
-
-
-def _json(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
+def _keyed(content: bytes, key: str, salt: int) -> str:
+    salted = salt.to_bytes(blake2b.SALT_SIZE, "little")
+    return blake2b(content, digest_size=_ID_BYTES, key=key.encode(), salt=salted).hexdigest()

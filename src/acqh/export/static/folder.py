@@ -1,0 +1,138 @@
+"""The folder of a site: files named by their content, beside which those of older exports go.
+
+An export may end anywhere. Files that a page needs are written before the page and removed after
+it is replaced, so a page always has them. Files that no page needs are recognized by their names,
+not by a list, so the next export removes them whichever export left them.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from acqh._core.files import written_whole
+
+START = "index.html"
+# Says that the folder is a site's; written first.
+_MARKER = "acqh-site.json"
+_MARKER_CONTENT = b'{"written_by": "acqh export --to site"}\n'
+_DATA = "data"
+_DIGEST = "[0-9a-f]{16}"
+_HOME = re.compile(f"static-{_DIGEST}")
+
+
+def _partial(name: str) -> str:
+    """Return a pattern of what `written_whole` leaves of a file when it is killed."""
+    return rf"\.{name}-{_DIGEST}\.partial"
+
+
+# What exports write, in the folder itself and in those below: nothing else is ever removed.
+_LEFT = re.compile(_partial(f"({re.escape(START)}|{re.escape(_MARKER)})"))
+_DATA_NAME, _HOME_NAME = rf"[a-z]+-{_DIGEST}\.(json|bin|txt|webp)", r"[a-z]+\.(js|css|svg)"
+_DATA_FILE = re.compile(f"{_DATA_NAME}|{_partial(_DATA_NAME)}")
+_HOME_FILE = re.compile(f"{_HOME_NAME}|{_partial(_HOME_NAME)}")
+
+
+@dataclass
+class SiteFolder:
+    """A folder that is missing, empty or a site's.
+
+    Raises FileExistsError: there is something else, or a link where files are to be written.
+    """
+
+    path: Path
+    files: dict[str, int] = field(default_factory=dict)  # bytes by name
+    parts: dict[str, int] = field(default_factory=dict)
+    n_written: int = 0
+
+    def __post_init__(self) -> None:
+        if self.path.exists() and not (self.path.is_dir() and self._is_free()):
+            raise FileExistsError(f"{self.path} is not empty, and no site; give another folder")
+        for part in (self.path / _DATA, *self._homes()):
+            if part.is_symlink():
+                raise FileExistsError(f"{part} is a link; a site holds its files itself")
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._write(_MARKER, _MARKER_CONTENT)
+        self.parts["page"] = len(_MARKER_CONTENT)
+
+    def put(self, part: str, name: str, content: bytes) -> str:
+        """Write a file of the data, named by its content; return its name in the folder."""
+        stem, _, kind = name.rpartition(".")
+        return self._put(part, f"{_DATA}/{stem}-{digest(content)}.{kind}", content)
+
+    def put_json(self, part: str, name: str, value: Any) -> str:
+        """Write what JSON can say."""
+        return self.put(part, f"{name}.json", to_json(value))
+
+    def put_sources(self, part: str, sources: dict[str, bytes]) -> str:
+        """Write files that know each other by name; return the folder that they are in."""
+        home = f"static-{digest(b''.join(k.encode() + v for k, v in sorted(sources.items())))}"
+        for name, content in sources.items():
+            self._put(part, f"{home}/{name}", content)
+        return home
+
+    def finish(self, start: str) -> int:
+        """Write the page, now that all it needs is there; remove what no page needs any more."""
+        content = start.encode()
+        self.parts["page"] += len(content)
+        self._write(START, content)
+        unneeded = [path for path in self._own() if self._name(path) not in self.files]
+        for path in unneeded:
+            path.unlink()
+        for home in self._homes():
+            if not any(home.iterdir()):
+                home.rmdir()
+        return len(unneeded)
+
+    def _put(self, part: str, name: str, content: bytes) -> str:
+        folder, _, own = name.partition("/")
+        pattern = _DATA_FILE if folder == _DATA else _HOME_FILE
+        if not pattern.fullmatch(own):
+            raise ValueError(f"a later export could not remove {name}")
+        self.files[name] = len(content)
+        self.parts[part] = self.parts.get(part, 0) + len(content)
+        (self.path / folder).mkdir(exist_ok=True)
+        self.n_written += self._write(name, content)
+        return name
+
+    def _write(self, name: str, content: bytes) -> bool:
+        """Write a file unless it is there; return whether it was written."""
+        target = self.path / name
+        if not target.is_symlink() and target.is_file() and target.read_bytes() == content:
+            return False
+        with written_whole(target) as temporary:
+            temporary.write_bytes(content)
+        return True
+
+    def _is_free(self) -> bool:
+        """Whether the folder is a site's, or holds at most what an export's first step left."""
+        names = (path.name for path in self.path.iterdir())
+        return (self.path / _MARKER).is_file() or all(map(_LEFT.fullmatch, names))
+
+    def _own(self) -> Iterator[Path]:
+        """Yield the files that exports wrote, but for the page and the marker."""
+        homes = ((home, _HOME_FILE) for home in self._homes())
+        for folder, pattern in ((self.path, _LEFT), (self.path / _DATA, _DATA_FILE), *homes):
+            for path in sorted(folder.iterdir()):
+                if pattern.fullmatch(path.name) and (path.is_symlink() or path.is_file()):
+                    yield path
+
+    def _homes(self) -> list[Path]:
+        folders = [path for path in sorted(self.path.glob("static-*")) if path.is_dir()]
+        return [path for path in folders if _HOME.fullmatch(path.name)]
+
+    def _name(self, path: Path) -> str:
+        return path.relative_to(self.path).as_posix()
+
+
+def digest(content: bytes) -> str:
+    """Return what the name of a file says of its content."""
+    return sha256(content).hexdigest()[:16]
+
+
+def to_json(value: Any) -> bytes:
+    """Return the one way in which sites write JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
