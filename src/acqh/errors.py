@@ -9,6 +9,7 @@ __all__ = [
     "DatasetNotFoundError",
     "DeviceError",
     "DuplicateIdError",
+    "EncoderError",
     "EncoderFallbackWarning",
     "FewerBitsWarning",
     "ImageError",
@@ -38,6 +39,10 @@ class ViewError(AcqhError, ValueError):
 
 class ImageError(AcqhError, ValueError):
     """An image cannot be read, or is too large to be read safely."""
+
+
+class EncoderError(InvalidInputError):
+    """An encoder cannot be loaded or run, for example because its weights are missing."""
 
 
 class LabelError(AcqhError, ValueError):

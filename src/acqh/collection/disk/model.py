@@ -13,6 +13,7 @@ from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix, is_sparse, uni
 from acqh._core.imports import require
 from acqh.encoders.efficientnet import EfficientNetLite0
 from acqh.encoders.minilm import MiniLM
+from acqh.errors import EncoderError, InvalidInputError
 from acqh.io import Bundle
 from acqh.methods.query_maps import QueryMaps, query_maps_of
 from acqh.methods.registry import read_method
@@ -71,10 +72,15 @@ def describe(encoder: Any, view: str, raw: Sequence[Any]) -> tuple[Matrix, Bools
 
     `encoder`: object with ``transform``. `view`: {"image", "text"}. `raw`: sequence of images or
     str, (n_items,); None or an empty text where an item lacks the view.
+
+    Raises EncoderError: the encoder cannot be loaded or run.
     """
     rows = np.flatnonzero([bool(value) for value in raw])
     if rows.size:
-        found = encoder.transform([raw[row] for row in rows.tolist()])
+        try:
+            found = encoder.transform([raw[row] for row in rows.tolist()])
+        except InvalidInputError as error:
+            raise EncoderError(f"the {view} encoder failed: {error}") from error
     elif hasattr(encoder, "n_features_out"):
         return np.zeros((len(raw), encoder.n_features_out), np.float32), np.zeros(len(raw), bool)
     else:  # encoders of others need not know their width, nor cope with no items
