@@ -93,26 +93,37 @@ def flip(path):
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("part", ["items.sqlite", "manifest.json", "model/*.safetensors"])
-def test_a_damaged_rebuild_keeps_the_old_collection_and_says_so(built, own_copy, start, part):
+def cut(path):
+    """Leave the first half of a file."""
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+@pytest.mark.parametrize(
+    ("part", "damage"),
+    [("items.sqlite", cut), ("manifest.json", flip), ("model/*.safetensors", flip)],
+)
+def test_a_damaged_rebuild_keeps_the_old_collection_and_says_so(
+    built, own_copy, start, part, damage
+):
     damaged = shutil.copytree(built, own_copy.with_name("damaged.acqh"))
     whole = shutil.copytree(built, own_copy.with_name("whole.acqh"))
     with Collection.open(whole) as collection:
         collection.remove(["plain"])
-    flip(next(damaged.glob(part)))
+    damage(next(damaged.glob(part)))
     with start(own_copy, reload_seconds=0.01) as client:
         before = n_items(client)
         put_in_place(damaged, own_copy)
-        until(lambda: client.get("/healthz").json()["status"] == "stale")
-        health = client.get("/healthz")
-        assert health.status_code == 200
-        assert str(own_copy) not in health.text
+        until(lambda: client.get("/readyz").json()["status"] == "stale")
+        readiness = client.get("/readyz")
+        assert readiness.status_code == 200
+        assert str(own_copy) not in readiness.text
         assert n_items(client) == before
         assert "acqh_reload_failed 1.0" in client.get("/metrics").text
         time.sleep(0.05)  # several looks later it has still been tried once
         assert 'acqh_reloads_total{outcome="damaged"} 1.0' in client.get("/metrics").text
         put_in_place(whole, own_copy)
-        until(lambda: client.get("/healthz").json()["status"] == "ok")
+        until(lambda: client.get("/readyz").json()["status"] == "ready")
         assert n_items(client) == before - 1
         assert "acqh_reload_failed 0.0" in client.get("/metrics").text
 
@@ -123,10 +134,10 @@ def test_a_collection_that_is_gone_is_still_served(own_copy, start):
         own_copy.rename(own_copy.with_name("gone.acqh"))
         time.sleep(0.06)
         assert n_items(client) == before
-        assert client.get("/healthz").json()["status"] == "ok"
+        assert client.get("/readyz").json()["status"] == "ready"
 
 
-def test_reload_on_request_verifies_and_swaps(own_copy, start):
+def test_reload_on_request_swaps(own_copy, start):
     with start(own_copy, reload_seconds=60) as client:
         live = client.app.state.live
         until(lambda: live._wake is not None)

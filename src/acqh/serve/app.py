@@ -100,7 +100,8 @@ def create_app(settings: Settings, *, limits: Limits | None = None) -> FastAPI:
     app.add_middleware(LimitBody, limits=limits)
     names = allowed_names(settings.host, settings.is_loopback, settings.allowed_hosts)
     root, metrics = settings.root_path, service.metrics
-    app.add_middleware(Shield, hosts=names, root_path=root, metrics=metrics)
+    is_open = tokens.read is None and not settings.allowed_hosts
+    app.add_middleware(Shield, hosts=names, root_path=root, metrics=metrics, is_open=is_open)
     return app
 
 
@@ -220,20 +221,22 @@ def _open_routes(service: Service) -> APIRouter:
     async def page() -> Response:
         return FileResponse(PAGE / "index.html", headers={"Cache-Control": "no-cache"})
 
-    @router.get("/healthz", response_model=schemas.Health, responses=documented([400]))
+    @router.get("/healthz", response_model=schemas.Health, responses=documented([400, 403]))
     async def healthz() -> Response:
-        """Say whether the service is well."""
-        problem = service.live.problem
-        detail = problem or "the collection on disk is served"
-        health = schemas.Health(status="stale" if problem else "ok", detail=detail)
-        return _json(health.model_dump_json().encode())
+        """Return whether the server is alive."""
+        return _json(b'{"status":"ok"}')
+
+    @router.get("/readyz", response_model=schemas.Readiness, responses=documented([400, 403, 503]))
+    async def readyz() -> Response:
+        """Return whether the server can answer text and image queries."""
+        return _json(await service.ready())
 
     return router
 
 
 def _search_routes(router: APIRouter, service: Service, refusal: list[int]) -> None:
     """Add what finds items."""
-    usual = documented([400, 404, 429, 500, 503, *_BODIES, *refusal])
+    usual = documented([400, 403, 404, 429, 500, 503, *_BODIES, *refusal])
     uploads = File(min_length=1, max_length=schemas.MAX_IMAGES, description="Image files.")
 
     @router.post("/search", response_model=schemas.SearchAnswer, responses=usual)
@@ -257,7 +260,7 @@ def _search_routes(router: APIRouter, service: Service, refusal: list[int]) -> N
 
 def _item_routes(router: APIRouter, service: Service, refusal: list[int]) -> None:
     """Add what shows an item."""
-    usual = documented([400, 404, 422, 429, 500, 503, *refusal])
+    usual = documented([400, 403, 404, 422, 429, 500, 503, *refusal])
 
     @router.get("/item", response_model=schemas.Item, responses=usual)
     async def item(identifier: AnyId) -> Response:
@@ -287,7 +290,7 @@ def _item_routes(router: APIRouter, service: Service, refusal: list[int]) -> Non
 
 def _fact_routes(router: APIRouter, service: Service, refusal: list[int]) -> None:
     """Add what tells about the collection and the service."""
-    usual = documented([400, 429, 500, 503, *refusal])
+    usual = documented([400, 403, 429, 500, 503, *refusal])
 
     @router.get("/labels", response_model=schemas.Labels, responses=usual)
     async def labels() -> Response:
@@ -307,7 +310,7 @@ def _fact_routes(router: APIRouter, service: Service, refusal: list[int]) -> Non
     @router.get(
         "/metrics",
         response_class=Response,
-        responses=documented([400, *refusal]) | {200: {"content": {_METRICS_TYPE: {}}}},
+        responses=documented([400, 403, *refusal]) | {200: {"content": {_METRICS_TYPE: {}}}},
     )
     async def metrics() -> Response:
         """Return counts for Prometheus."""
@@ -316,7 +319,7 @@ def _fact_routes(router: APIRouter, service: Service, refusal: list[int]) -> Non
 
 def _write_routes(router: APIRouter, service: Service) -> None:
     """Add what changes the collection."""
-    usual = documented([400, 401, 429, 500, 503, *_BODIES])
+    usual = documented([400, 401, 403, 429, 500, 503, *_BODIES])
 
     @router.post("/items", status_code=201, response_model=schemas.AddAnswer, responses=usual)
     async def add(items: schemas.NewItems) -> Response:
@@ -336,7 +339,7 @@ def _write_routes(router: APIRouter, service: Service) -> None:
         "/item",
         status_code=204,
         response_class=Response,
-        responses=documented([400, 401, 404, 422, 429, 500, 503]),
+        responses=documented([400, 401, 403, 404, 422, 429, 500, 503]),
     )
     async def remove(identifier: AnyId) -> Response:
         """Remove an item."""

@@ -10,9 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from acqh._core.imports import require
 from acqh.collection import Collection
 from acqh.collection.disk.folder import generation_of
-from acqh.errors import AcqhError, ReplacedError
+from acqh.errors import AcqhError, CollectionError, EncoderError, ReplacedError
 from acqh.serve.middleware import Metrics, room_for_connections
 from acqh.serve.schemas import ProblemError
 from acqh.serve.settings import Limits, Settings
@@ -120,8 +121,8 @@ class Live:
 
     A collection that is built again has another SQLite file in its folder. That is noticed by a
     look at the file's number, which stays taken for as long as the old file is open. The new
-    collection is opened and verified beside the old one, then takes its place; the old one is
-    closed when all that has begun with it has ended.
+    collection is opened beside the old one and answers a query of each kind, then takes its place;
+    the old one is closed when all that has begun with it has ended.
 
     `problem`: what is wrong with the collection on disk, if it is not the one being served.
     """
@@ -137,15 +138,41 @@ class Live:
         self._failed: _Stamp | None = None
         generation_of(self._path)  # raises an error that says what is wrong, where there is none
         self._stamp = _stamp(self._path)
-        self._served = _Served(_warm(self._open()))
+        self._served = _Served(self._open())
+        if settings.write_token_file is not None and self.collection.opened.store.read_only:
+            raise CollectionError(
+                f"{self._path} is not writable here, but --write-token-file is set; give the "
+                "server's user the right to write there, or leave out the option"
+            )
         # Of the connections that there can be, half are not worked on and can make room.
         n_requests = min(limits.max_requests, max(1, room_for_connections() // 2))
         self.workers = Workers(settings.n_threads, n_requests, limits.max_work_seconds)
         metrics.items.set(len(self._served.collection))
 
-    def _open(self, *, verify: bool = False) -> Collection:
-        encoder = self._settings.text_encoder
-        return Collection.open(self._path, verify=verify, text_encoder=encoder)
+    @property
+    def collection(self) -> Collection:
+        """The collection that is served now."""
+        return self._served.collection
+
+    def _open(self) -> Collection:
+        """Open what is on disk, and answer one query of each kind from it."""
+        collection = Collection.open(self._path, text_encoder=self._settings.text_encoder)
+        import_module("acqh.index.compiled.tables")  # which many searches would load in time
+        try:
+            self._ready = check_ready(collection)
+        except BaseException:
+            collection.close()
+            raise
+        return collection
+
+    def check(self) -> None:
+        """Raise AcqhError if a text or an image query cannot be answered any more.
+
+        Queries are run again only after a change of the collection.
+        """
+        collection = self.collection
+        if (collection.generation, collection.change) != self._ready:
+            self._ready = check_ready(collection)
 
     async def run(self, work: Callable[[Collection], T], lane: Lane = "quick") -> T:
         """Return what `work` makes of the collection.
@@ -192,16 +219,18 @@ class Live:
         return self.reload()
 
     def reload(self) -> bool:
-        """Open and verify what is on disk, and serve it if it is whole.
+        """Open what is on disk, and serve it if it can answer queries.
 
-        Gives whether it is served now; if not, `problem` says why.
+        Gives whether it is served now; if not, `problem` says why. Opening compares checksums of
+        the manifest, encoders and model, as it does when the server starts. Items are not verified:
+        that takes two minutes per million, and `acqh verify` does it in a process of its own.
         """
         with self._reloading:
             stamp = None
             try:
                 # Before opening: if another one comes in between, the next look sees it.
                 stamp = _stamp(self._path)
-                fresh = _warm(self._open(verify=True))
+                fresh = self._open()
             except Exception as error:  # whatever damage does, the old one is still there
                 self._fail(error, stamp)
                 return False
@@ -260,21 +289,25 @@ def _stamp(path: Path) -> _Stamp:
     return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
-def _warm(collection: Collection) -> Collection:
-    """Make one search of each kind that clients may make, so that all is loaded when they do."""
-    import_module("acqh.index.compiled.tables")  # which many searches would load in time
-    try:
-        first = next(iter(collection), None)
-        if first is not None:
-            item = collection.item(first)
-            queries: list[dict[str, Any]] = [{"item": first}]
-            queries += [{"item": first, "where": {"label": item.labels}}] if item.labels else []
-            queries += [{"text": item.text}] if item.text else []
-            queries += [{"image": collection.thumbnail(first)}] if item.has_thumbnail else []
-            for query in queries:
-                with suppress(AcqhError):  # not every collection answers every kind
-                    collection.search(**query, k=1)
-    except BaseException:
-        collection.close()
-        raise
-    return collection
+def check_ready(collection: Collection) -> tuple[str, int]:
+    """Answer one query of each kind that clients may send; return generation and change.
+
+    Raises EncoderError: texts or images cannot be encoded.
+    """
+    state = collection.generation, collection.change
+    first = next(iter(collection), None)
+    if first is not None:
+        item = collection.item(first)
+        collection.search(text=item.text or "photo", mode="words", k=1)
+        collection.search(item=first, where={"label": item.labels} if item.labels else None, k=1)
+    for view in {"text", "image"}.intersection(collection.views, collection.opened.facts.encoders):
+        # A text that was not asked for before: vectors of texts are kept.
+        query: dict[str, Any] = {"text": f"photo {state[1]}", "mode": "meaning"}
+        if view == "image":
+            query = {"image": require("PIL.Image").new("RGB", (8, 8))}
+        try:
+            collection.search(**query, k=1)
+        except AcqhError as error:
+            detail = f"{collection.path} cannot answer {view} queries: {error}"
+            raise EncoderError(detail) from error
+    return state

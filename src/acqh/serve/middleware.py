@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import sys
 import threading
 import time
@@ -45,6 +46,19 @@ SECURITY_HEADERS = {
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
+_HOST = re.compile(
+    r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^\s:@/\[\]]+))(?::(?P<port>\d{1,5}))?",
+    re.IGNORECASE,
+)
+# What proxies add. nginx adds none of them unless it is told to, but speaks HTTP/1.0, which no
+# browser does.
+_PROXY_HEADERS = frozenset(
+    {"forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"}
+)
+_NO_PROXY = (
+    "the request came through a proxy, which could show the collection to everybody; to allow it, "
+    "set ACQH_ALLOWED_HOSTS to the names of your site, or require a token with --token-file"
+)
 _CLOSE = {"Connection": "close"}
 # A search takes microseconds, an image to describe tens of milliseconds.
 _BUCKETS = [round(step * 10.0**power, 7) for power in range(-5, 1) for step in (1, 2.5, 5)]
@@ -207,7 +221,8 @@ class Shield:
     counts and times requests by route, never by what clients wrote.
 
     `hosts`: names by which clients may call; None allows any. `root_path`: what may stand before
-    every path; Starlette takes it off.
+    every path; Starlette takes it off. `is_open`: everybody on this machine may read, so that a
+    proxy here would let in the world: its requests are rejected.
     """
 
     def __init__(
@@ -216,11 +231,13 @@ class Shield:
         hosts: frozenset[str] | None,
         root_path: str = "",
         metrics: "Metrics | None" = None,
+        is_open: bool = False,
     ) -> None:
         self.app = app
         self.hosts = hosts
         self.root_path = root_path
         self.metrics = metrics or Metrics()
+        self.is_open = is_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -257,10 +274,15 @@ class Shield:
                 self.metrics.request_seconds.labels(route).observe(elapsed)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        host = host_name(Headers(scope=scope).get("host", ""))
+        headers = Headers(scope=scope)
+        host = host_name(headers.get("host", ""))
         if self.hosts is not None and host not in self.hosts:
-            detail = "this service does not go by the name in the Host header; see allowed_hosts"
+            detail = "host not allowed; add it to ACQH_ALLOWED_HOSTS"
             await ProblemError(400, detail).response()(scope, receive, send)
+            return
+        is_proxied = scope.get("http_version") == "1.0" or not _PROXY_HEADERS.isdisjoint(headers)
+        if self.is_open and is_proxied:
+            await ProblemError(403, _NO_PROXY).response()(scope, receive, send)
             return
         if f"{scope['path']}/".startswith(f"{self.root_path}/"):
             scope["root_path"] = self.root_path
@@ -279,16 +301,19 @@ def allowed_names(host: str, is_loopback: bool, extra: list[str]) -> frozenset[s
 
 
 def host_name(header: str) -> str:
-    """Return the name in a Host header, without the port.
+    """Return the name in a Host header, without the port; empty if it is malformed.
 
     Examples
     --------
     >>> host_name("localhost:8000"), host_name("[::1]:8000"), host_name("Example.org")
     ('localhost', '::1', 'example.org')
+    >>> host_name("localhost:99999"), host_name("localhost:80@example.org")
+    ('', '')
     """
-    if header.startswith("["):
-        return header[1:].partition("]")[0].lower()
-    return header.partition(":")[0].lower()
+    match = _HOST.fullmatch(header)
+    if match is None or int(match["port"] or 0) > 65_535:
+        return ""
+    return (match["address"] or match["name"]).lower()
 
 
 class Metrics:

@@ -54,7 +54,7 @@ Images = Annotated[list[InlineImage], Field(min_length=1, max_length=MAX_IMAGES)
 Ids = Annotated[list[Id], Field(min_length=1, max_length=_MAX_IDS)]
 Number = Annotated[float, Field(ge=-1e30, le=1e30)]  # as float32 holds them
 Vector = Annotated[list[Number], Field(min_length=1, max_length=_MAX_NUMBERS)]
-Weight = Annotated[float, Field(ge=0, le=1e6)]
+Weight = Annotated[float, Field(ge=0)]
 
 
 def _one_of(**given: dict[str, Any]) -> dict[str, Any]:
@@ -304,10 +304,16 @@ class Stats(CollectionStats):
 
 
 class Health(BaseModel):
-    """Whether the service answers, and from what."""
+    """The server is alive."""
 
-    status: Literal["ok", "stale"] = Field(
-        description="Stale: the collection on disk is damaged, and the one before it is served."
+    status: Literal["ok"]
+
+
+class Readiness(BaseModel):
+    """The server answers queries."""
+
+    status: Literal["ready", "stale"] = Field(
+        description="Stale: the collection on disk is damaged; the previous one is served."
     )
     detail: str
 
@@ -318,6 +324,7 @@ MEDIA_TYPE = "application/problem+json"
 _MEANINGS = {
     400: "The request is not HTTP as it should be, or names a host that is not served here.",
     401: "A token is needed, or the one given is wrong.",
+    403: "The request came through a proxy that the server is not set up for.",
     404: "There is no such thing.",
     408: "The request's body came too slowly.",
     413: "The body is too long, or the image has too many pixels.",

@@ -1,7 +1,10 @@
 """What the routes do, without HTTP: queries and changes of the live collection."""
 
+import asyncio
 import base64
 import binascii
+import logging
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +23,7 @@ from acqh.encoders.images import image_formats, is_foreign, open_image
 from acqh.errors import (
     AcqhError,
     CorruptBundleError,
+    EncoderError,
     MissingExtraError,
     MissingItemError,
     ReplacedError,
@@ -33,6 +37,7 @@ from acqh.web.originals import BROWSER_FORMATS, file_of, original_of
 from acqh.web.overview import MapCache, examples_in
 
 T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
 # What is written as JSON, and whatever is in it.
 Written = dict[str, Any]
 
@@ -176,6 +181,7 @@ class Service:
                 raise ProblemError(422, "image: send it as a file or in base64, not both ways")
 
         def work(collection: Collection) -> Written:
+            _check_writable(collection)
             new = []
             for position, (item, upload) in enumerate(zip(items, given, strict=True)):
                 image = upload if item.image is None else _decoded(item.image)
@@ -205,10 +211,23 @@ class Service:
         """Remove an item."""
 
         def work(collection: Collection) -> None:
+            _check_writable(collection)
             collection.remove([identifier])
             self.metrics.items.set(len(collection))
 
         await self.live.change(_translating(work))
+
+    async def ready(self) -> bytes:
+        """Return whether queries can be answered; raise `ProblemError` 503 if not."""
+        try:
+            await asyncio.to_thread(self.live.check)
+        except AcqhError as error:
+            _LOG.error("not ready: %s", error)
+            detail = "a text or image query cannot be answered; the server's log says why"
+            raise ProblemError(503, detail) from None
+        problem = self.live.problem
+        detail = problem or "text and image queries are answered where the collection has them"
+        return to_json({"status": "stale" if problem else "ready", "detail": detail})
 
     async def _run(self, work: Callable[[Collection], Written], lane: Lane = "quick") -> bytes:
         """Return what work gives, written in its thread, however long that is."""
@@ -307,6 +326,11 @@ def _decoded(text: str) -> bytes:
         raise ProblemError(422, "image: this is not base64; send the file's bytes so") from None
 
 
+def _check_writable(collection: Collection) -> None:
+    if collection.opened.store.read_only:
+        raise ProblemError(503, "the collection cannot be changed on this server; see its log")
+
+
 def _weights(query: schemas.Query, has_images: bool, collection: Collection) -> dict[str, float]:
     """Return the weights of what is asked for; refuse those of what never could be."""
     parts = {"text": query.text, "item": query.item, "unlike": query.unlike}
@@ -336,12 +360,15 @@ def _translating(work: Callable[[Collection], T]) -> Callable[[Collection], T]:
             return work(collection)
         except MissingItemError as error:
             raise ProblemError(404, str(error)) from None
-        except (CorruptBundleError, MissingExtraError, ReplacedError):
+        except (CorruptBundleError, EncoderError, MissingExtraError, ReplacedError):
             raise  # our own trouble, not the client's
         except AcqhError as error:
             if isinstance(error.__cause__, sqlite3.Error):
                 detail = "the collection is being changed by another process; try again soon"
                 raise ProblemError(503, detail, {"Retry-After": "1"}) from error
-            raise ProblemError(422, str(error)) from error
+            detail, folder = str(error), collection.path.absolute().parent
+            for parent in (folder, folder.resolve()):  # nobody else's business
+                detail = detail.replace(f"{parent}{os.sep}", "")
+            raise ProblemError(422, detail) from error
 
     return translated
