@@ -19,7 +19,7 @@ LOADED_BY_OTHERS = {"python-multipart"}
 # Imported, but declared by the package it comes with: torch brings triton where there is a GPU.
 COMES_WITH_OTHERS = {"pydantic_core", "triton"}
 # Used where a user has it, and by no extra.
-WHERE_INSTALLED = {"milvus_lite", "mteb", "pandas"}
+WHERE_INSTALLED = {"mteb", "pandas"}
 
 
 def imported(source: Path) -> set[str]:

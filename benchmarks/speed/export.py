@@ -12,7 +12,7 @@ import numpy as np
 
 from acqh import CodeIndex
 from acqh._core.imports import require
-from acqh.export import export_faiss, export_milvus, export_parquet
+from acqh.export import export_faiss, export_parquet
 from benchmarks._measure import emit, resident, seconds
 
 N_COMPONENTS, N_CODEBOOKS = 32, 4
@@ -31,13 +31,12 @@ def main():
         exports |= {
             "faiss-codes": lambda path, **how: export_faiss(source, path, codes=True, **how),
             "faiss": lambda path, **how: export_faiss(source, path, **how),
-            "milvus.db": lambda path, **how: export_milvus(source, str(path), "items", **how),
         }
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "index")
         make_index(n_items).save(source)
         report("index", n_items, bytes_of(source))
-        for package in ("pyarrow.parquet", "faiss", "pymilvus"):
+        for package in ("pyarrow.parquet", "faiss"):
             require(package)
         for name, write in exports.items():
             path = Path(folder, name)

@@ -12,14 +12,13 @@ from acqh.io.read import kind_of
 
 Path: TypeAlias = str | os.PathLike[str]
 
-# How each kind is opened, by a room that is imported then; the last two always check all.
+# How each kind is opened, by a subpackage that is imported then; methods always check all.
 _OPEN: dict[str, Callable[[Path, bool], Any]] = {
     "code-index": lambda path, check: acqh.index.CodeIndex.load(path, verify=check),
     "code-parts": lambda path, check: acqh.scale.CodeParts(path, verify=check),
     "code-shards": lambda path, check: acqh.scale.open_shards(path, verify=check),
     "collection": lambda path, check: acqh.collection.Collection.open(path, verify=check),
     "hamming-index": lambda path, check: acqh.index.HammingIndex.load(path, verify=check),
-    "documents": lambda path, _: acqh.integrations.DocumentStore.load(path),
     "method": lambda path, _: acqh.methods.load_method(path),
 }
 
@@ -36,8 +35,7 @@ def load(path: Path) -> Any:
 
     Returns
     -------
-    CodeIndex, HammingIndex, CodeParts, Collection,
-    DocumentStore (of `acqh.integrations`), or a fitted method
+    CodeIndex, HammingIndex, CodeParts, Collection, or a fitted method
         Anything, to a type checker; `CodeIndex.load`, `Collection.open` and the like are typed.
 
     Raises

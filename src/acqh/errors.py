@@ -15,7 +15,6 @@ __all__ = [
     "ImageError",
     "InvalidInputError",
     "LabelError",
-    "MilvusError",
     "MissingExtraError",
     "MissingItemError",
     "NotFittedError",
@@ -97,10 +96,6 @@ class DeviceError(InvalidInputError, RuntimeError):
 
 class MissingExtraError(AcqhError, ImportError):
     """An optional dependency is not installed."""
-
-
-class MilvusError(AcqhError, ConnectionError):
-    """Milvus cannot be reached, or refuses what it is asked."""
 
 
 class NotFittedError(AcqhError, ValueError, AttributeError):

@@ -7,8 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from acqh import CodeIndex
-from acqh.cli import app, features
-from acqh.errors import MilvusError
+from acqh.cli import app
 
 
 @pytest.fixture
@@ -37,22 +36,6 @@ def test_files_are_written_and_their_size_is_said(index, tmp_path, to, options):
 
 def test_wrong_calls_are_told_apart_from_failures(index, tmp_path):
     run(index, "--to", "parquet", code=2)
-    run(index, "--to", "parquet", "--out", tmp_path / "o", "--name", "n", code=2)
-    run(index, "--to", "milvus", "--out", tmp_path / "o", code=2)
-    run(index, "--to", "milvus", "--uri", "x.db", "--name", "n", "--codes", code=2)
     run(index, "--to", "oracle", "--out", tmp_path / "o", code=2)
     missing = run(tmp_path / "none", "--to", "faiss", "--out", tmp_path / "o", code=1)
     assert isinstance(missing.exception, FileNotFoundError)
-
-
-def test_a_server_that_does_not_answer_is_named(index):
-    pytest.importorskip("pymilvus")
-    server = run(index, "--to", "milvus", "--uri", "http://127.0.0.1:9", "--name", "n", code=1)
-    assert isinstance(server.exception, MilvusError)
-
-
-def test_the_token_comes_from_a_file_or_the_environment(tmp_path, monkeypatch):
-    monkeypatch.setenv("ACQH_MILVUS_TOKEN", "user:from-environment")
-    assert features._token(None) == "user:from-environment"
-    (tmp_path / "token").write_text("user:from-file\n")
-    assert features._token(tmp_path / "token") == "user:from-file"

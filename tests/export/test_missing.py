@@ -8,7 +8,7 @@ import pytest
 
 from acqh import CodeIndex
 from acqh.errors import MissingExtraError
-from acqh.export import export_faiss, export_milvus, export_parquet
+from acqh.export import export_faiss, export_parquet
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,6 @@ from acqh.export import export_faiss, export_milvus, export_parquet
     [
         ("pyarrow", "parquet", lambda index, path: export_parquet(index, path)),
         ("faiss", "faiss", lambda index, path: export_faiss(index, path)),
-        ("pymilvus", "milvus", lambda index, path: export_milvus(index, f"{path}.db", "items")),
     ],
 )
 def test_a_missing_package_is_an_error_that_names_the_extra(

@@ -1,8 +1,6 @@
 """Commands that take files of vectors, features and codes."""
 
 import csv
-import logging
-import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -45,7 +43,6 @@ FigureOption = Annotated[
     Path | None,
     Option(help="A .svg, .png or .pdf file for a figure: recall against bytes per item."),
 ]
-_TOKEN = "ACQH_MILVUS_TOKEN"  # noqa: S105
 DataArgument = Annotated[
     str,
     Argument(
@@ -392,7 +389,7 @@ def query(
 
 def export(
     source: Annotated[Path, Argument(metavar="COLLECTION|INDEX", help="What acqh has made.")],
-    to: Annotated[Literal["site", "faiss", "parquet", "milvus"], Option(help="What to write.")],
+    to: Annotated[Literal["site", "faiss", "parquet"], Option(help="What to write.")],
     out: Annotated[Path | None, Option(help="File to write; of a site, the folder.")] = None,
     captions: Annotated[
         bool, Option("--captions/--no-captions", help="Site: publish texts.")
@@ -404,26 +401,20 @@ def export(
     ] = "128",
     only: Annotated[str | None, Option(help="Site: publish only items with this label.")] = None,
     base_url: Annotated[str | None, Option(help="Site: where files of originals are.")] = None,
-    uri: Annotated[str | None, Option(help="Milvus: a server, or NAME.db for Lite.")] = None,
-    name: Annotated[str | None, Option(help="Milvus: the collection to make.")] = None,
-    token_file: Annotated[Path | None, Option(help=f"Milvus: a token; or set {_TOKEN}.")] = None,
-    index_type: Annotated[
-        Literal["FLAT", "AUTOINDEX"], Option(help="Milvus: FLAT is exact.")
-    ] = "FLAT",
-    codes: Annotated[bool, flag("codes", "Write codes, not vectors; not for milvus.")] = False,
+    codes: Annotated[bool, flag("codes", "Write codes, not vectors.")] = False,
     metadata: Annotated[
         bool, Option("--metadata/--no-metadata", help="With texts, labels and columns.")
     ] = True,
     overwrite: Annotated[bool, flag("overwrite", "Replace what already exists.")] = False,
 ) -> None:
-    """Write a search page as files, or for Faiss, Parquet, Milvus.
+    """Write a search page as files, or for Faiss or Parquet.
 
     A site is a folder of files that searches in the visitor's browser. Only what is asked for is
     published: small images, texts, labels, and the columns that are named.
 
     The inner product of vectors is the score. Texts, labels and columns go with them.
     """
-    from acqh.export import export_faiss, export_milvus, export_parquet
+    from acqh.export import export_faiss, export_parquet
 
     if to == "site":
         if out is None:
@@ -436,20 +427,11 @@ def export(
     with reporting() as progress:
         common: dict[str, Any] = {"metadata": metadata, "overwrite": overwrite}
         common["progress"] = progress
-        if to == "milvus":
-            if uri is None or name is None or out is not None or codes:
-                raise BadParameter("milvus takes --uri and --name, no --out and no --codes")
-            # It logs tracebacks of errors, which reach people as messages.
-            logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
-            common |= {"token": _token(token_file), "index_type": index_type}
-            report = export_milvus(source, uri, name, **common)
-            where = f"{uri}, {name}"
-        else:
-            if out is None or uri is not None or name is not None or token_file is not None:
-                raise BadParameter(f"{to} takes --out, and nothing that is for milvus")
-            write = export_faiss if to == "faiss" else export_parquet
-            report = write(source, out, codes=codes, **common)
-            where = ", ".join(str(file) for file in report.files)
+        if out is None:
+            raise BadParameter(f"--out is required with --to {to}")
+        write = export_faiss if to == "faiss" else export_parquet
+        report = write(source, out, codes=codes, **common)
+        where = ", ".join(str(file) for file in report.files)
     facts = {name: getattr(report, name) for name in ("n_items", "files", "n_bytes")}
     size = f", {report.n_bytes / 1e6:.1f} MB" if report.files else ""
     print_done(where, facts, f"{report.n_items:,} items{size}")
@@ -474,7 +456,3 @@ def _to_site(source: Path, out: Path, **given: Any) -> None:
         f"Look at it: python -m http.server --directory {shlex.quote(str(out))}"
     )
     print_result(asdict(report), said)
-
-
-def _token(file: Path | None) -> str | None:
-    return os.environ.get(_TOKEN) if file is None else file.read_text().strip()

@@ -1,4 +1,4 @@
-"""Handing items over to other systems: Parquet files, Faiss, Milvus."""
+"""Handing items over to other systems: Parquet files, Faiss."""
 
 from acqh._core.imports import door
 

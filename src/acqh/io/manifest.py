@@ -26,7 +26,6 @@ _IN_WORDS = {
     "code-parts": "a folder of codes",
     "code-shards": "an index in shards",
     "collection": "a collection",
-    "documents": "a store of documents",
     "hamming-index": "an index of binary codes",
     "index": "an index",
     "method": "a model",

@@ -1,1 +1,0 @@
-from acqh.integrations.documents import DocumentStore as DocumentStore
