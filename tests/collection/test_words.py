@@ -321,3 +321,14 @@ def test_verify_notices_words_that_are_not_those_of_the_items(things, tmp_path):
 def test_modes_that_cannot_be_followed_are_refused(things, query, message):
     with Collection.open(things) as collection, pytest.raises(CollectionError, match=message):
         collection.search(**query)
+
+
+def test_an_item_is_called_so_by_any_one_of_its_names(tmp_path):
+    items = [
+        Item(text="a dish", id="title", columns={"title": "pizza", "file": "rome/lunch.jpg"}),
+        Item(text="a pizza, hot", id="text"),
+    ]
+    with Collection.build(items, tmp_path / "c.acqh", text_encoder="tfidf") as collection:
+        first, second = collection.search(text="pizza", mode="words").hits
+        assert (first.id, second.id) == ("title", "text")
+        assert first.score == second.score + 1

@@ -215,11 +215,11 @@ def compare_words(
     for hit in hits:
         item = items[hit.number]
         text, columns = item["text"], item["columns"]
-        names = " ".join(names_in(columns))
-        called = {text, names}
+        names = names_in(columns)
+        called = {text, *names}
         if has_signs:
             called |= {value for value in columns.values() if isinstance(value, str)}
-        whole = plain(" ".join((text, names, *item["labels"]))).casefold()
+        whole = plain(" ".join((text, *names, *item["labels"]))).casefold()
         words = plain_words(whole)
         compared.append(
             WordHit(

@@ -35,8 +35,8 @@ export class Lookup {
   constructor(facts, lexicon, lengths) {
     this.shards = facts.shards; // [number of the first term, file]
     this.terms = lexicon.terms; // in order
-    this.counts = lexicon.counts; // items that have each
-    this.lengths = lengths; // words of each item
+    this.counts = lexicon.counts; // items that have each, also in fields that are not published
+    this.lengths = lengths; // words of each item, also of fields that are not published
     this.mean = lengths.reduce((sum, each) => sum + each, 0) / lengths.length;
   }
 
@@ -55,13 +55,12 @@ export class Lookup {
     return Promise.all(terms.map((term) => this.#resolve(term, isWord(term))));
   }
 
-  /** Where a phrase stands: for each item that has it how often, by column. */
+  /** Where a phrase stands: for each item that has it how often, by column; `count`: items for BM25. */
   async phrase(text, isPrefix = false) {
     const words = tokens(text);
-    if (!words.length) return new Map();
     const columns = await Promise.all(words.map((word, at) => this.#places(word, isPrefix && at === words.length - 1)));
     const found = new Map();
-    for (const [item, places] of columns[0]) {
+    for (const [item, places] of columns[0] ?? []) {
       const others = columns.slice(1).map((each) => each.get(item));
       if (others.some((each) => !each)) continue;
       const sets = others.map((each) => new Set(each));
@@ -70,13 +69,14 @@ export class Lookup {
       for (const place of places) if (sets.every((set, index) => set.has(place + 4 * (index + 1)))) hits[place & 3] += 1;
       if (hits.some(Boolean)) found.set(item, hits);
     }
+    found.count = words.length === 1 && !isPrefix && found.size ? this.counts[this.#first(words[0])] : found.size;
     return found;
   }
 
   /** The rank of items by phrases: the lower, the better. */
   ranks(phrases, items) {
     const n = this.lengths.length;
-    const weighed = phrases.map((found) => [found, Math.max(RAREST, Math.log((n - found.size + 0.5) / (found.size + 0.5)))]);
+    const weighed = phrases.map((found) => [found, Math.max(RAREST, Math.log((n - found.count + 0.5) / (found.count + 0.5)))]);
     return new Map(items.map((item) => {
       const scale = SATURATION * (1 - LENGTHS + (LENGTHS * this.lengths[item]) / this.mean);
       let sum = 0;
@@ -124,7 +124,7 @@ export class Lookup {
     }
     swapped.delete(term);
     const words = [...swapped].sort();
-    const counts = await Promise.all(words.map(async (word) => (await this.phrase(word)).size));
+    const counts = await Promise.all(words.map(async (word) => (await this.phrase(word)).count));
     const order = words.map((_, at) => at).filter((at) => counts[at]);
     return order.sort((one, other) => counts[other] - counts[one] || one - other).map((at) => words[at]);
   }

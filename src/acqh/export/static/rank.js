@@ -6,7 +6,6 @@ import { isSign, plain, wordsOf } from "./tokens.js";
 const [SOME_WORDS, CALLED_SO, AS_TYPED] = [0.5, 1, 0.25];
 const UNCERTAIN = 0.99; // the most that a hit matches where not every word is there
 const PUNCTUATION = /^[.,;:!?()[\]{}"']+|[.,;:!?()[\]{}"']+$/gu;
-const NAMES = ["name", "title", "keywords", "description", "file"];
 
 /** The length of a query, half way to how far items spread along it. */
 export function lengthOf(query, squares) {
@@ -36,10 +35,9 @@ export function compare(words, hits, items) {
   const spelt = words.spoken.filter((term) => !/^[\p{L}\p{N}]+$/u.test(term)).map((term) => term.replace(PUNCTUATION, "").toLowerCase());
   const hasSigns = [...words.phrases, ...words.terms].some(isSign);
   return hits.map((hit, at) => {
-    const { text, labels, columns } = items[at];
-    const names = NAMES.map((key) => columns[key]).filter((value) => typeof value === "string").join(" ");
-    const called = [text, names, ...(hasSigns ? Object.values(columns).filter((value) => typeof value === "string") : [])];
-    const whole = plain([text, names, ...labels].join(" ")).toLowerCase();
+    const { text, names = [], labels, columns } = items[at];
+    const called = [text, ...names, ...(hasSigns ? Object.values(columns).filter((value) => typeof value === "string") : [])];
+    const whole = plain([text, ...names, ...labels].join(" ")).toLowerCase();
     const has = new Set(wordsOf(whole));
     const common = typed.filter((word) => has.has(word)).length;
     return {

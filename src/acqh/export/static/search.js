@@ -140,9 +140,11 @@ export class Engine {
       words = readWords(text);
       words.isWord = (term) => mode === "auto" && Boolean(pieces?.isWord(term));
     }
-    const plain = words ? words.said || words.terms.join(" ") : text;
-    const isSymbols = words && [...words.phrases, ...words.terms].every((each) => !/[\p{L}\p{N}]/u.test(each));
-    if (text && pieces && mode !== "words" && !(words && (!plain || isSymbols))) parts.push(["text", [pieces.vector(plain)]]);
+    const said = words ? words.said || words.terms.join(" ") : text;
+    const isUnwanted = words && !said && words.phrases.length + words.without.length > 0;
+    const asked = words ? [...words.phrases, ...words.terms].join("") : "";
+    const isSymbols = asked && !/[\p{L}\p{N}]/u.test(asked);
+    if (text && pieces && mode !== "words" && !isUnwanted && !isSymbols) parts.push(["text", [pieces.vector(said || text)]]);
     const own = new Set();
     for (const [name, ids] of [["item", item], ["unlike", unlike]]) {
       const places = await Promise.all(ids.map((id) => this.placeOf(id)));

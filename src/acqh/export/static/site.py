@@ -14,6 +14,7 @@ import numpy as np
 
 from acqh._core.runtime import Progress
 from acqh.collection import Collection, Item
+from acqh.collection.store.words import names_in
 from acqh.encoders.images import THUMBNAIL_SIDE, make_thumbnail, read_image
 from acqh.errors import AcqhError, CollectionError, InvalidInputError
 from acqh.export.static.folder import START, SiteFolder, digest, to_json
@@ -93,7 +94,9 @@ def site(
 
     Nothing runs on the host: the visitor's browser fetches codes and words and searches itself.
     Published are small images, labels, codes, and what is asked for here; never the paths or
-    digests of files, nor ids. Where a site is there already, only what changed is written.
+    digests of files, nor ids. Where a site is there already, new and damaged files are written, and
+    files that no page needs are removed. So that scores equal those of the collection, fields that
+    are not published count in two numbers: words per item, and items per published word.
 
     Parameters
     ----------
@@ -163,7 +166,7 @@ def site(
         "items": _texts(made, items, ids, columns, base_url, slots),
         "labels": _labels(made, items),
         "images": images,
-        "words": _words(made, items),
+        "words": _words(made, items, kept),
         "text": _queries(made, collection),
         "map": _map(made, collection, items, ids, slots),
         "examples": examples_in(collection) if only is None else [],
@@ -208,6 +211,8 @@ def _texts(
             row["original"] = base_url + quote(file)
         if place in slots:
             row["image"] = slots[place]
+        if names := names_in(item.columns):
+            row["names"] = names
         rows.append({**row, "columns": dict(item.columns)})
     starts = range(0, len(rows), _ITEMS_A_FILE)
     return {
@@ -297,8 +302,10 @@ def _images(
     return facts, {place: slot for slot, place in enumerate(pictured)}
 
 
-def _words(made: SiteFolder, items: Sequence[Item]) -> dict[str, Any] | None:
-    found = word_files(items)
+def _words(
+    made: SiteFolder, items: Sequence[Item], stored: Sequence[Item]
+) -> dict[str, Any] | None:
+    found = word_files(items, stored)
     if not found.terms:
         return None
     return {
