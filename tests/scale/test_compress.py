@@ -7,11 +7,9 @@ import pytest
 
 import acqh
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
-from acqh.metrics.recall import shares_found
 from acqh.quantize import AdditiveQuantizer
 from acqh.scale import Compressed
-from acqh.scale.compress.compress import _choose, _choose_others
-from acqh.scale.compress.report import RECALL_AT, exact_best
+from acqh.scale.compress import exact_best, sample_rows, shares_found
 from acqh.scale.recall import enough_bytes
 from acqh.scale.vectors import list_vector_pieces
 
@@ -77,7 +75,7 @@ def test_recall_without_queries_is_that_of_new_vectors():
     )
     small = acqh.compress(items, bytes_per_item=2)
     true = exact_best(new, items, 0, 100).ids
-    recall = shares_found(true, small.search(new, 100).ids, RECALL_AT)
+    recall = shares_found(true, small.search(new, 100).ids)
     for k in (1, 10, 100):
         assert small.report.recall[k] == pytest.approx(recall[k], abs=0.05)
 
@@ -292,7 +290,7 @@ def with_nan():
         ({"queries": with_nan()}, ViewError, "queries has a NaN or infinite value in row 12"),
         ({"queries": np.ones((5, 3))}, InvalidInputError, "must come from one space"),
         ({"queries": np.ones((0, 8))}, InvalidInputError, "must be some"),
-        ({"items": np.ones((0, 8))}, ViewError, "at least one item"),
+        ({"items": np.ones((0, 8))}, ViewError, "no items"),
         ({"items": np.ones(8)}, ViewError, "1 dimensions"),
         ({"bytes_per_item": 0}, InvalidInputError, "at least 1, got 0"),
         ({"bytes_per_item": 17}, InvalidInputError, "from 1 to 16, got 17"),
@@ -325,7 +323,7 @@ def test_the_exact_best_do_not_depend_on_chunks():
 
 def test_recall_is_the_share_of_the_best_that_were_found():
     true, found = np.arange(10)[np.newaxis], np.array([[0, 2, 1, 3, 4, 5, 6, 7, 90, 91]])
-    assert shares_found(true, found, RECALL_AT) == {1: 1.0, 10: 0.8, 100: 0.8}
+    assert shares_found(true, found) == {1: 1.0, 10: 0.8, 100: 0.8}
 
 
 def test_a_quantizer_told_of_queries_finds_more_than_the_plain_one():
@@ -335,7 +333,7 @@ def test_a_quantizer_told_of_queries_finds_more_than_the_plain_one():
     index = acqh.CodeIndex(plain.codebooks_).add(plain.encode(items))
     new = make_queries(900)[600:]
     best = exact_best(new, items, 0, 100).ids
-    recalls = [shares_found(best, each.search(new, 100).ids, RECALL_AT) for each in (index, told)]
+    recalls = [shares_found(best, each.search(new, 100).ids) for each in (index, told)]
     assert recalls[1][100] > recalls[0][100]
 
 
@@ -441,22 +439,20 @@ def test_learning_again_wants_all_items():
 
 
 def test_rows_outside_the_sample_are_drawn_from_all_of_them():
-    chosen = np.array([0, 1, 4, 7, 8])
-    assert _choose_others(chosen, 10).tolist() == [2, 3, 5, 6, 9]
-    assert _choose_others(np.arange(10), 10).tolist() == []
-    drawn = _choose_others(np.arange(0, 10_000, 2), 10_000)
-    assert len(np.unique(drawn)) == 500
-    assert (drawn % 2 == 1).all()
-    assert 4_000 < drawn.mean() < 6_000
+    rows, others = sample_rows(10, 5, np.random.default_rng(0))
+    assert sorted([*rows, *others]) == list(range(10))
+    assert sample_rows(10, 10, np.random.default_rng(0))[1].tolist() == []
+    rows, others = sample_rows(10_000, 5_000, np.random.default_rng(0))
+    assert len(np.unique(np.concatenate([rows, others]))) == 5_500
+    assert 4_000 < others.mean() < 6_000
 
 
 def test_drawing_rows_takes_no_memory_per_item():
     tracemalloc.start()
     try:
-        chosen = _choose(10**8, 5_000, np.random.default_rng(0))
-        drawn = _choose_others(chosen, 10**8)
+        rows, others = sample_rows(10**8, 5_000, np.random.default_rng(0))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(np.unique(np.concatenate([chosen, drawn]))) == 5_500
+    assert len(np.unique(np.concatenate([rows, others]))) == 5_500
     assert peak < 2e6

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import acqh
 from acqh.cli import app
 from acqh.errors import ClusterError, MissingExtraError
-from acqh.scale import CodeParts, connect, workers
+from acqh.scale import CodeParts, cluster, connect
 
 pytest.importorskip("distributed")
 
@@ -53,7 +53,7 @@ def test_wrong_calls_are_said(items_file, tmp_path):
 
 
 def test_an_address_without_a_scheduler_is_said(monkeypatch):
-    monkeypatch.setattr(workers, "_SCHEDULER_SECONDS", 0.2)
+    monkeypatch.setattr(cluster, "_SCHEDULER_SECONDS", 0.2)
     for address in ("tcp://127.0.0.1:9", "nonsense"):
         message = f"no Dask scheduler answers at {address}"
         with pytest.raises(ClusterError, match=message), connect(address):
@@ -67,6 +67,6 @@ def test_without_the_package_the_extra_is_named(monkeypatch):
 
 
 def test_workers_with_another_version_are_refused(client, monkeypatch):
-    monkeypatch.setattr(workers, "__version__", "0.0")
+    monkeypatch.setattr(cluster, "__version__", "0.0")
     with pytest.raises(ClusterError, match=r"has acqh .*, this is 0\.0"):
         acqh.scale.fit(acqh.ACQH(), "items.npz", client=client)

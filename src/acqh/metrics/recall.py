@@ -361,17 +361,3 @@ def _is_repeated(rows: Ints) -> Bools:
     repeated = np.zeros(rows.shape, bool)
     np.put_along_axis(repeated, order[:, 1:], ordered[:, 1:] == ordered[:, :-1], axis=1)
     return repeated
-
-
-def shares_found(true_ids: Array, found_ids: Array, lengths: Iterable[int]) -> dict[int, float]:
-    """Return the recall at each length of answers; both are (n_queries, n), best first.
-
-    With fewer items than the length, all of them are looked for; of no items, all are found.
-    """
-    shares = {}
-    for k in lengths:
-        cut = min(k, true_ids.shape[1])
-        both = zip(true_ids[:, :cut].tolist(), found_ids[:, :cut].tolist(), strict=True)
-        each = [len(set(true) & set(found)) / cut if cut else 1.0 for true, found in both]
-        shares[k] = float(np.mean(each))
-    return shares

@@ -1,14 +1,13 @@
 """Out of core and on clusters: coding in parts that a killed run keeps, and indexes in shards."""
 
-from acqh.scale.compress.compress import compress
-from acqh.scale.compress.compressed import Compressed
-from acqh.scale.compress.report import CompressionReport
+from acqh.scale.cluster import connect
+from acqh.scale.compress import compress
+from acqh.scale.compressed import Compressed, CompressionReport
 from acqh.scale.fit import fit
 from acqh.scale.parts import CodeParts, encode_parts
 from acqh.scale.recall import recall_of_files, sweep
 from acqh.scale.search import search_table
 from acqh.scale.shards import build_index, build_shards, open_shards
-from acqh.scale.workers import connect
 
 __all__ = [
     "CodeParts",

@@ -9,7 +9,7 @@ from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError
 from acqh.methods import BaseMethod
 from acqh.methods.collect import MappedStatistics, add_part
-from acqh.scale.workers import cut_source, on_device
+from acqh.scale.chunks import chunk_source, device_argument
 from acqh.stats import Statistics
 
 Method = TypeVar("Method", bound=BaseMethod)
@@ -72,22 +72,22 @@ def fit(
     >>> fit(acqh.ACQH(8, n_codebooks=2, random_state=0), data, chunk_size=20).stats_.n_items
     50
     """
-    how = on_device(model.fit, device, client)
+    on_device = device_argument(model.fit, device, client)
     if client is None:
-        cut = cut_source(source, chunk_size, progress=progress)
-        return model.fit(cut.run(_items, "items read"), **how)
+        chunked = chunk_source(source, chunk_size, progress=progress)
+        return model.fit(chunked.map(_items, "items read"), **on_device)
     if not (hasattr(model, "fit_stats") and hasattr(model, "_describe")):
         raise InvalidInputError(
             f"{type(model).__name__} is not learnt from sums, so workers cannot share the work; "
             "fit it without a client"
         )
-    cut = cut_source(source, chunk_size, client, progress)
-    workers: Any = cut.workers
-    pieces = list(cut.pieces)
-    # Feature maps are fitted once, on the first piece: fitted again they could come out otherwise.
-    (known,) = workers.run(partial(_describe, model), [(pieces[0], None)])
-    total = workers.merge(
-        partial(_sum, known), pieces, _merge, lambda piece: cut.tell("items read", len(piece))
+    chunked = chunk_source(source, chunk_size, client, progress)
+    executor: Any = chunked.executor
+    chunks = list(chunked.chunks)
+    # Feature maps are fitted once, on the first chunk: fitted again they could come out otherwise.
+    ((_, known),) = executor.map(partial(_describe, model), [(chunks[0], None)])
+    total = executor.reduce(
+        partial(_sum, known), chunks, _merge, lambda chunk: chunked.report("items read", len(chunk))
     )
     if total.n_items == 0:
         raise LabelError("no item has a label, so there is nothing to learn from")

@@ -23,7 +23,8 @@ from acqh.errors import ClusterError, CorruptBundleError, InvalidInputError, Lab
 from acqh.index.items.ids import read_ids, table_from_arrays, table_of
 from acqh.io import Bundle, read_bundle, write_bundle
 from acqh.methods import fingerprint
-from acqh.scale.workers import Held, Source, Task, cut_source, on_device, slim
+from acqh.scale.chunks import InMemoryChunk, Source, Task, chunk_source, device_argument
+from acqh.scale.cluster import slim
 
 _KIND, _PART_KIND, _MEMBER = "code-parts", "code-part", "part"
 
@@ -411,14 +412,14 @@ def encode_parts(
     ...     encode_parts(model, data, folder + "/codes", chunk_size=20)
     <CodeParts: 50 items in 3 parts, 2 bytes per item>
     """
-    how = on_device(model.encode, device, client)
-    cut = cut_source(source, chunk_size, client, progress)
+    on_device = device_argument(model.encode, device, client)
+    chunked = chunk_source(source, chunk_size, client, progress)
     plan = Plan(
         model=fingerprint(model),
         by_labels=by_labels,
         bytes_per_item=model.bytes_per_item,
-        chunk_size=cut.chunk_size,
-        source=cut.fingerprint,
+        chunk_size=chunked.chunk_size,
+        source=chunked.fingerprint,
     )
     folder = PartFolder(Path(out).absolute(), plan)
     folder.begin()
@@ -426,22 +427,23 @@ def encode_parts(
 
     def missing() -> Iterator[Task]:
         nonlocal end
-        for number, piece in enumerate(cut.pieces):
-            end = Place(number, end.first_row + end.n_rows, len(piece))
-            if folder.has(end, piece.data.ids if isinstance(piece, Held) else None):
-                cut.n_done += len(piece)
+        for number, chunk in enumerate(chunked.chunks):
+            end = Place(number, end.first_row + end.n_rows, len(chunk))
+            if folder.has(end, chunk.data.ids if isinstance(chunk, InMemoryChunk) else None):
+                chunked.n_done += len(chunk)
             else:
-                yield piece, end
+                yield chunk, end
             # Not to be kept while the next one is read.
-            del piece
+            del chunk
 
     tasks: Iterable[Task] = missing()
-    if isinstance(cut.pieces, Sequence):  # what there is can be told before the work begins
+    if isinstance(chunked.chunks, Sequence):  # what there is can be reported before the work
         tasks = list(tasks)
-    if cut.n_done:
-        cut.tell("items coded")
+    if chunked.n_done:
+        chunked.report("items coded")
     sent = model if client is None else slim(model)
-    for _ in cut.run(partial(_code_part, sent, by_labels, folder, how), "items coded", tasks):
+    encode = partial(_code_part, sent, by_labels, folder, on_device)
+    for _ in chunked.map_tasks(encode, "items coded", tasks):
         pass
     folder.finish(end)
     return CodeParts(folder.path)
@@ -451,11 +453,11 @@ def _code_part(
     model: Any,
     by_labels: bool,
     folder: PartFolder,
-    how: dict[str, str],
+    on_device: dict[str, str],
     items: MultiViewData,
     place: Place,
 ) -> None:
-    codes = encode_chunk(model, items, by_labels=by_labels, **how)
+    codes = encode_chunk(model, items, by_labels=by_labels, **on_device)
     folder.write_part(place, CodePart(codes, items.ids))
 
 

@@ -12,8 +12,8 @@ from acqh._core.imports import require
 from acqh.data import read, read_pieces
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.metrics.recall import Metric, Recall, as_queries, ask, check_lengths, compare
-from acqh.scale.compress.compress import compress
-from acqh.scale.compress.report import CompressionReport
+from acqh.scale.compress import compress
+from acqh.scale.compressed import CompressionReport
 from acqh.scale.shards import open_index
 from acqh.scale.vectors import list_vector_pieces, read_queries, vectors_of
 

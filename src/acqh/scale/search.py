@@ -18,9 +18,10 @@ from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex
 from acqh.io.read import kind_of
+from acqh.scale.chunks import Source, chunk_source
+from acqh.scale.cluster import slim
 from acqh.scale.shards import SHARDS, ShardFolder, open_index
 from acqh.scale.vectors import check_view, list_vector_pieces, vectors_of
-from acqh.scale.workers import Source, cut_source, slim
 
 _COLUMNS = ("query", "rank", "id", "score")
 
@@ -107,15 +108,15 @@ def search_table(
         source = list_vector_pieces(source, view, chunk_size)
     if model is not None:
         _check_model(model, opened, view)
-    cut = cut_source(source, chunk_size, client, progress)
+    chunked = chunk_source(source, chunk_size, client, progress)
     sent = opened if client is None else _paths_of(index)
     work = partial(_answer, model if client is None else slim(model), sent, view, k)
     with written_whole(target) as file, _table(file, target.suffix) as write:
-        for columns in cut.run(work, "queries answered"):
+        for columns in chunked.map(work, "queries answered"):
             write(columns)
-        if cut.n_done == 0:
+        if chunked.n_done == 0:
             raise InvalidInputError("there are no queries: the source is empty")
-    return cut.n_done
+    return chunked.n_done
 
 
 def _check_model(model: Any, index: CodeIndex, view: str | None) -> None:

@@ -16,8 +16,8 @@ from acqh.index import CodeIndex
 from acqh.index.items.parts import Parts
 from acqh.io import read_bundle, write_bundle
 from acqh.io.read import kind_of
+from acqh.scale.chunks import chunk_source
 from acqh.scale.parts import CodeParts
-from acqh.scale.workers import cut_source
 
 SHARDS = "code-shards"
 
@@ -129,10 +129,9 @@ def build_shards(
     bounds = [len(parts) * number // n_shards for number in range(n_shards + 1)]
     folder, source = ShardFolder(Path(out).absolute(), n_shards, len(parts)), parts.path.absolute()
     rows = [_Rows(source, start, stop) for start, stop in pairwise(bounds)]
-    cut = cut_source(rows, len(parts), client, progress)
+    chunked = chunk_source(rows, len(parts), client, progress)
     folder.write(is_finished=False)
-    tasks = zip(rows, folder.paths, strict=True)
-    for _ in cut.run(partial(_write_shard, codebooks), "items indexed", tasks):
+    for _ in chunked.map(partial(_write_shard, codebooks), "items indexed", folder.paths):
         pass
     index = CodeIndex.of_shards([CodeIndex.load(path) for path in folder.paths])
     folder.write(is_finished=True)

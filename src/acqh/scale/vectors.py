@@ -1,4 +1,4 @@
-"""Vectors of one view: those of items in pieces, those of queries whole."""
+"""Vectors of one view: those of items in chunks, those of queries whole."""
 
 from os import PathLike
 from pathlib import Path
@@ -6,27 +6,26 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, as_matrix, is_sparse
+from acqh._core.arrays import Array, Floats, as_matrix, check_positive_int, is_sparse, slices
 from acqh._core.runtime import Progress
 from acqh.data import MultiViewData, list_pieces, read_pieces
 from acqh.data.readers.pieces import Pieces
 from acqh.errors import InvalidInputError, ViewError
-from acqh.scale.workers import Cut, cut_source
+from acqh.index.items.ids import read_ids
+from acqh.scale.chunks import ChunkedSource, InMemoryChunk, LocalExecutor, chunk_source
 
-# What the view of an array without a name is called.
-_ARRAY_VIEW = "items"
 _ONE_OF = {"items": "item", "queries": "query"}
 # Formats of which one view can be read alone.
 _BY_VIEW = (".npz", ".parquet", ".pq", ".arrow", ".feather", ".ipc", ".hdf5", ".h5")
 
 
-def cut_vectors(
+def vector_source(
     items: Any, view: str | None, ids: Any, chunk_size: int, client: Any, progress: Progress | None
-) -> Cut:
-    """Look at where vectors are: in an array, or what `cut_source` takes.
+) -> ChunkedSource:
+    """Split vectors into chunks: those of an array, or of a source that `chunk_source` takes.
 
-    `view`: which view, where there are several. `ids`: (n_items,); of the items of an array; else
-    those of the source, or row numbers. Raises InvalidInputError, ViewError: of no known kind.
+    `view`: which view, if there are several. `ids`: (n_items,), of an array. Raises
+    InvalidInputError, ViewError: the items are of no known kind. `read_vectors` reads a chunk.
     """
     if isinstance(items, str | PathLike):
         items = list_vector_pieces(items, view, chunk_size)
@@ -34,13 +33,26 @@ def cut_vectors(
         if ids is not None:
             raise InvalidInputError("ids are given along with an array; files have their own")
         client = client if isinstance(items, Pieces) else None
-        return cut_source(items, chunk_size, client, progress)
+        return chunk_source(items, chunk_size, client, progress)
+    check_positive_int(chunk_size, "chunk_size")
     matrix = as_matrix(items, "items")
-    if ids is not None and np.shape(ids) != matrix.shape[:1]:
-        raise InvalidInputError(
-            f"ids have shape {np.shape(ids)}; give one for each of {matrix.shape[0]}"
-        )
-    return cut_source(MultiViewData({_ARRAY_VIEW: matrix}, ids=ids), chunk_size, None, progress)
+    n_items = matrix.shape[0]
+    named = np.arange(n_items) if ids is None else read_ids(ids)
+    if len(named) != n_items:
+        raise InvalidInputError(f"there are {len(named)} ids; give one for each of {n_items} items")
+    chunks = [
+        InMemoryChunk((named[rows], matrix[rows]), rows.stop - rows.start)
+        for rows in slices(n_items, chunk_size)
+    ]
+    return ChunkedSource(chunks, n_items, LocalExecutor(), progress)
+
+
+def read_vectors(chunk: Any, view: str | None) -> tuple[Array, Floats]:
+    """Return the ids and the vectors, (n_items, n) float32, of a chunk of a `vector_source`."""
+    if isinstance(chunk, MultiViewData):
+        return chunk.ids, vectors_of(chunk, view, "items")
+    ids, matrix = chunk
+    return ids, _dense(matrix)
 
 
 def list_vector_pieces(path: str | PathLike[str], view: str | None, chunk_size: int) -> Pieces:
@@ -66,7 +78,7 @@ def vectors_of(data: MultiViewData, view: str | None, what: str, argument: str =
 
     Raises ViewError: there are several and none is named, or an item lacks it.
     """
-    if view is None or (view not in data.views and list(data.views) == [_ARRAY_VIEW]):
+    if view is None:
         if len(data.views) > 1:
             raise ViewError(
                 f"the {what} have the views {', '.join(data.views)}; name one with `{argument}`"

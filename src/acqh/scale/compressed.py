@@ -1,6 +1,7 @@
-"""What `compress` returns: an index, what codes further items, and a report; saved as one."""
+"""The result of `compress`: an index, a quantizer for further items, and a report."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from os import PathLike
 from typing import Any, Self
 
@@ -10,7 +11,117 @@ from acqh._core.arrays import Array, take_in
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex, SearchResult
 from acqh.quantize import AdditiveQuantizer, Drift
-from acqh.scale.compress.report import CompressionReport
+
+# Lengths of answers that a report speaks of.
+RECALL_AT = (1, 10, 100)
+# Words of a codebook.
+N_WORDS = 256
+
+
+@dataclass(frozen=True)
+class CompressionReport:
+    """What compressing has cost and kept.
+
+    Parameters
+    ----------
+    n_items, n_components : int
+    bytes_per_item : int
+        Of a code.
+    index_bytes_per_item : float
+        Of codes and row numbers in the index, without ids.
+    n_bytes : int
+        Of all that is kept: codes, row numbers, ids, codebooks and the metric of the queries.
+    compression : float
+        Bytes of all vectors as float32 over `n_bytes`; below 1 where the vectors take less.
+    n_trained : int
+        Items that the codebooks were learnt from.
+    n_queries, n_held_out : int
+        Queries that were given, and those of them that recall was measured with; these were not
+        used otherwise. Without queries, items stand in for new vectors: each is left out of its
+        own answer.
+    shrinkage : float
+        How far the metric of the queries was drawn towards the plain one; 1 is the plain one.
+    recall : mapping of int to float
+        By k: the share of the exact best k items that are among the k found, over the queries held
+        out. With fewer items than k, all of them are looked for.
+    error : float
+        Squared distance of items from what their codes stand for, relative to their spread.
+    seconds : mapping of str to float
+        By step.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> import numpy as np
+    >>> items = np.random.default_rng(0).normal(size=(2000, 16)).astype(np.float32)
+    >>> report = acqh.compress(items, bytes_per_item=2).report
+    >>> report.n_items, report.bytes_per_item, sorted(report.recall)
+    (2000, 2, [1, 10, 100])
+    """
+
+    n_items: int
+    n_components: int
+    bytes_per_item: int
+    index_bytes_per_item: float
+    n_bytes: int
+    compression: float
+    n_trained: int
+    n_queries: int
+    n_held_out: int
+    shrinkage: float
+    recall: Mapping[int, float]
+    error: float
+    seconds: Mapping[str, float]
+
+    @property
+    def advice(self) -> str:
+        """What to do instead where all that is kept is larger than the vectors; else empty."""
+        if self.compression >= 1:
+            return ""
+        n_words, learnt = self.bytes_per_item * N_WORDS, ""
+        if self.n_items <= n_words:
+            learnt = (
+                f": {self.n_items:,} items were learnt by heart, in {n_words:,} words, and recall "
+                "says nothing of items to come"
+            )
+        return (
+            f"codes and codebooks are {1 / self.compression:.3g} times larger than the vectors"
+            f"{learnt}; give fewer bytes per item, or keep the vectors as they are"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as JSON can hold it; `recall` has keys such as ``"10"``."""
+        values = asdict(self)
+        values["recall"] = {str(k): value for k, value in self.recall.items()}
+        return values
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Self:
+        """Make a report of what `to_dict` gave; raise CorruptBundleError."""
+        try:
+            recall = {int(k): float(value) for k, value in values["recall"].items()}
+            return cls(**{**values, "recall": recall})
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CorruptBundleError(f"what is stored is not a report: {error}") from error
+
+    def __str__(self) -> str:
+        recall = ", ".join(f"@{k} {value:.3f}" for k, value in self.recall.items())
+        like = (
+            f"{self.n_held_out} held-out queries"
+            if self.n_queries
+            else f"{self.n_held_out} items, each left out of its own answer"
+        )
+        metric = (
+            "plain metric"
+            if self.shrinkage == 1
+            else f"metric of the queries, shrunk by {self.shrinkage:g}"
+        )
+        return (
+            f"{self.n_items:,} items of {self.n_components} components in {self.bytes_per_item} "
+            f"bytes each; {self.n_bytes:,} bytes in all, {self.compression:.3g} times smaller than "
+            f"float32; recall {recall} with {like}; {metric}; error {self.error:.3f}; "
+            f"{sum(self.seconds.values()):.1f} s" + (f"; {self.advice}" if self.advice else "")
+        )
 
 
 @dataclass(eq=False, repr=False)
@@ -102,7 +213,7 @@ class Compressed:
         InvalidInputError
             Items that are here are not among those given.
         """
-        from acqh.scale.compress.compress import compress
+        from acqh.scale.compress import compress
 
         made = compress(items, queries, self.codes.shape[1], ids=ids, **settings)
         here, given = (set(index.ids.tolist()) for index in (self.index, made.index))
@@ -120,7 +231,8 @@ class Compressed:
 
     def save(self, path: str | PathLike[str], *, name: str = "") -> None:
         """Save all of it; `acqh.load` opens the index, with the report as its `info`."""
-        info, arrays = kept_state(self.quantizer)
+        info, arrays = self.quantizer.to_state()
+        del arrays["codebooks_"]  # the index has them
         kept = {"compress": self.report.to_dict(), "quantizer": info}
         kept["drift"] = self.drift.to_dict()
         self.index.save(path, name=name, info=kept, arrays=arrays)
@@ -155,10 +267,3 @@ class Compressed:
 
     def __repr__(self) -> str:
         return f"<Compressed: {self.report}>"
-
-
-def kept_state(quantizer: AdditiveQuantizer) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return what is kept of a quantizer beside the index, which has the codebooks."""
-    info, arrays = quantizer.to_state()
-    del arrays["codebooks_"]
-    return info, arrays

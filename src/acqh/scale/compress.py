@@ -1,0 +1,299 @@
+"""Compress vectors: sample, train a quantizer, encode chunk by chunk, index, measure recall."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats, Ints, check_positive_int
+from acqh._core.runtime import Progress, RandomState, check_rng, default_threads, limit_threads
+from acqh.errors import InvalidInputError, ViewError
+from acqh.index import CodeIndex, SearchResult
+from acqh.index.items.checks import check_bytes_per_item
+from acqh.index.search.flat import best_rows
+from acqh.quantize import AdditiveQuantizer, Drift
+from acqh.quantize.drift import MIN_ADDED
+from acqh.scale.chunks import ChunkedSource, device_argument
+from acqh.scale.compressed import RECALL_AT, Compressed, CompressionReport
+from acqh.scale.vectors import read_queries, read_vectors, vector_source
+
+# One query in this many is held out for the report, and not more than this many.
+_HELD_OUT_PART = 5
+_MAX_HELD_OUT = 500
+# Items to find for a query; one may be the query itself.
+_N_BEST = max(RECALL_AT) + 1
+
+
+def compress(
+    items: Any,
+    queries: Any = None,
+    bytes_per_item: int = 8,
+    *,
+    ids: Any = None,
+    view: str | None = None,
+    query_view: str | None = None,
+    n_train: int = 65_536,
+    chunk_size: int = 16_384,
+    random_state: RandomState = 0,
+    n_threads: int | None = None,
+    device: str | None = None,
+    client: Any = None,
+    progress: Progress | None = None,
+) -> Compressed:
+    """Store vectors in a few bytes each so that the queries that come still find them.
+
+    Learns a quantizer from a sample of the items, under the metric of the queries where that finds
+    more (`AdditiveQuantizer`), codes all items a chunk at a time, indexes the codes, and measures
+    the recall of queries held out against exact search. Scores are inner products: where items are
+    to be found by cosine, give vectors of unit length.
+
+    Parameters
+    ----------
+    items : (n_items, n_components) array-like, path-like, Pieces, or MultiViewData
+        A path is one that `acqh.data.list_pieces` takes: ``.npy``, ``.npz``, Parquet, Arrow,
+        ``.fvecs``, ``.fbin``, a Faiss index and others. They are read twice, in chunks.
+    queries : (n_queries, n_components) array-like, or path-like, optional
+        A sample of what items will be searched for, such as text vectors where items are images.
+        Without them the quantizer lowers the plain error, and the report's recall is that of new
+        vectors like the items: some items ask, each left out of its own answer.
+    bytes_per_item : int, default 8
+        From 1 to 16.
+    ids : (n_items,), optional
+        Of the items of an array; files have their own, or row numbers.
+    view, query_view : str, optional
+        Which view, column or array to take of a file that has several.
+    n_train : int, default 65,536
+        Items to learn from, at most; drawn at random.
+    chunk_size : int, default 16,384
+        Items in memory at a time.
+    random_state : int, Generator or None, default 0
+    n_threads : int, optional
+        None takes every core. The result does not depend on it.
+    device : str, optional
+        Of torch, such as ``"cuda"``, to code items on; not with a client.
+    client : distributed.Client, optional
+        Whose workers read files and code items.
+    progress : callable, optional
+        Called with the number of items done, their number, and a text.
+
+    Returns
+    -------
+    Compressed
+        With `codes`, `index`, `quantizer` and `report`.
+
+    Raises
+    ------
+    InvalidInputError
+        `bytes_per_item` out of range, or queries of another width than items.
+    ViewError
+        Items or queries are no matrix of finite numbers, or it is not clear which view to take.
+    CorruptBundleError
+        A file is damaged.
+    DeviceError
+        The device is not available.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> items = rng.normal(size=(2000, 16)).astype(np.float32)
+    >>> queries = rng.normal(size=(100, 16)) * np.linspace(2, 0.1, 16)
+    >>> small = acqh.compress(items, queries=queries, bytes_per_item=4)
+    >>> small.codes.shape, small.codes.dtype
+    ((2000, 4), dtype('uint8'))
+    >>> small.search(queries, k=3).ids.shape
+    (100, 3)
+    >>> sorted(small.report.recall)
+    [1, 10, 100]
+    """
+    n_bytes = check_bytes_per_item(bytes_per_item)
+    check_positive_int(n_train, "n_train")
+    rng, seconds = check_rng(random_state), dict[str, float]()
+    on_device = device_argument(AdditiveQuantizer.encode, device, client)
+    source = vector_source(items, view, ids, chunk_size, client, progress)
+    starts = np.cumsum([0, *map(len, source.chunks)])
+    n_items = int(starts[-1])
+    with limit_threads(n_threads or default_threads()):
+        with _timed(seconds, "read"):
+            rows, others = sample_rows(n_items, n_train, rng)
+            sample, unseen = _take(source, view, starts, rows, others)
+            fitted, asked, n_queries = _split_queries(queries, query_view, sample.shape[1], rng)
+        if asked is None:  # items stand in for queries, each left out of its own answer
+            chosen = rng.permutation(len(sample))[:_MAX_HELD_OUT]
+            asked = sample[chosen]
+        is_whole = len(sample) == n_items
+        # If all items are in the sample, the codebooks need not generalize.
+        quantizer = AdditiveQuantizer(n_bytes, ridge=0.0 if is_whole else None, random_state=rng)
+        with _timed(seconds, "fit"):
+            quantizer.fit(sample, queries=fitted)
+        codes, named, error, best = [], [], 0.0, None
+        with _timed(seconds, "encode"):
+            encode = partial(_encode, view, quantizer, asked, on_device)
+            known = quantizer.training_codes_ if is_whole else None
+            arguments = ((a, None if known is None else known[a:b]) for a, b in pairwise(starts))
+            for more_codes, more_ids, more_error, found in source.map(
+                encode, "items coded", arguments
+            ):
+                codes.append(more_codes)
+                named.append(more_ids)
+                error += more_error
+                # Only the best so far are kept: memory grows by codes and ids alone.
+                best = SearchResult.merge([found] if best is None else [best, found], _N_BEST)
+        if best is None:
+            raise ViewError("the source changed between the two passes: it is empty now")
+        with _timed(seconds, "index"):
+            index = CodeIndex(quantizer.codebooks_).add(
+                np.concatenate(codes), np.concatenate(named)
+            )
+        with _timed(seconds, "drift"):
+            drift = Drift(_expected_error(quantizer, sample, unseen))
+        with _timed(seconds, "evaluate"):
+            found_ids = index.search(asked, best.ids.shape[1]).ids
+            true_ids = index.ids[best.ids]
+            if queries is None:
+                own = index.ids[rows[chosen]]
+                true_ids, found_ids = (_without(each, own) for each in (true_ids, found_ids))
+            recall = shares_found(true_ids, found_ids)
+    metric = quantizer.metric_
+    size = index.memory_bytes + index.codebooks.nbytes + quantizer.history_.nbytes
+    size += 0 if metric is None else metric.nbytes
+    report = CompressionReport(
+        n_items=n_items,
+        n_components=sample.shape[1],
+        bytes_per_item=n_bytes,
+        index_bytes_per_item=index.bytes_per_item,
+        n_bytes=size,
+        compression=4 * sample.shape[1] * n_items / size,
+        n_trained=len(sample),
+        n_queries=n_queries,
+        n_held_out=len(asked),
+        shrinkage=quantizer.shrinkage_,
+        recall=recall,
+        error=error / n_items / _spread(sample),
+        seconds=seconds,
+    )
+    return Compressed(index, quantizer, report, drift)
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    seconds[step] = time.perf_counter() - started
+
+
+def sample_rows(n_items: int, n_train: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Return rows to train on, and some others, both in order; takes no memory per item."""
+    if n_items == 0:
+        raise ViewError("there are no items; give at least one")
+    if n_items <= n_train:
+        return np.arange(n_items), np.empty(0, np.int64)
+    rows = np.sort(rng.choice(n_items, n_train, replace=False))
+    n_others = n_items - n_train
+    others = np.random.default_rng(0).choice(n_others, min(n_others, _MAX_HELD_OUT), replace=False)
+    # Number n of the rows outside the sample is n plus the rows of the sample before it.
+    others.sort()
+    return rows, others + np.searchsorted(rows - np.arange(n_train), others, "right")
+
+
+def _take(
+    source: ChunkedSource, view: str | None, starts: Ints, rows: Ints, others: Ints
+) -> tuple[Floats, Floats]:
+    """Return the vectors of two lists of rows."""
+    wanted = np.union1d(rows, others)
+    cuts = np.searchsorted(wanted, starts)
+    by_chunk = (wanted[a:b] - start for start, (a, b) in zip(starts, pairwise(cuts), strict=False))
+    vectors = np.concatenate([*source.map(partial(_take_rows, view), "items read", by_chunk)])
+    is_sample = np.isin(wanted, rows)
+    return vectors[is_sample], vectors[~is_sample]
+
+
+def _take_rows(view: str | None, chunk: Any, rows: Ints) -> Floats:
+    return np.ascontiguousarray(read_vectors(chunk, view)[1][rows])
+
+
+def _split_queries(
+    queries: Any, view: str | None, n_components: int, rng: np.random.Generator
+) -> tuple[Floats | None, Floats | None, int]:
+    """Return the queries to train with, those held out, and the number given."""
+    if queries is None:
+        return None, None, 0
+    given = read_queries(queries, view)
+    if len(given) == 0 or given.shape[1] != n_components:
+        raise InvalidInputError(
+            f"queries have the shape {given.shape}, items have {n_components} components; both "
+            "must come from one space, and there must be some"
+        )
+    order = rng.permutation(len(given))
+    held_out, fitted = np.split(order, [min(max(len(given) // _HELD_OUT_PART, 1), _MAX_HELD_OUT)])
+    return given[fitted] if len(fitted) else None, given[held_out], len(given)
+
+
+def _encode(
+    view: str | None,
+    quantizer: AdditiveQuantizer,
+    queries: Floats,
+    on_device: dict[str, str],
+    chunk: Any,
+    argument: tuple[int, Ints | None],
+) -> tuple[Array, Array, float, SearchResult]:
+    """Return codes and ids of a chunk, its squared error, and the exact best of the queries.
+
+    `argument`: the first row of the chunk, and codes from training to improve on.
+    """
+    first_row, known = argument
+    ids, vectors = read_vectors(chunk, view)
+    codes = quantizer.encode(vectors, start=known, **on_device)
+    errors = np.square(vectors - quantizer.decode(codes), dtype=np.float64)
+    return codes, ids, float(errors.sum()), exact_best(queries, vectors, first_row, _N_BEST)
+
+
+def exact_best(queries: Floats, vectors: Floats, first_row: int, k: int) -> SearchResult:
+    """Return the best items of each query by inner product, by row; ties go to the first row."""
+    scores = queries @ vectors.T
+    rows = np.stack([best_rows(each, k) for each in scores])
+    counts, scored = (np.full(len(queries), n) for n in (rows.shape[1], len(vectors)))
+    return SearchResult(rows + first_row, np.take_along_axis(scores, rows, axis=1), counts, scored)
+
+
+def _expected_error(quantizer: AdditiveQuantizer, sample: Floats, others: Floats) -> float | None:
+    """Return the relative error to expect of items that are added later, if they are alike."""
+    if len(others) < MIN_ADDED:
+        return quantizer.held_out_error(sample)
+    decoded = quantizer.decode(quantizer.encode(others))
+    return Drift(None).after(*map(quantizer.measured, (others, decoded))).relative_error
+
+
+def _without(ids: Array, own: Array) -> Array:
+    """Return answers without the item that was the query; without the last where they miss it.
+
+    `ids`: (n_queries, k). `own`: (n_queries,). Returns (n_queries, k - 1).
+    """
+    others = ids != own[:, np.newaxis]
+    others[others.all(axis=1), -1] = False
+    return np.asarray(ids[others].reshape(len(ids), -1))
+
+
+def shares_found(true_ids: Array, found_ids: Array) -> dict[int, float]:
+    """Return recall@k for the lengths of a report; both are (n_queries, n), best first.
+
+    With fewer items than k, all of them are looked for; of no items, all are found.
+    """
+    shares = {}
+    for k in RECALL_AT:
+        cut = min(k, true_ids.shape[1])
+        both = zip(true_ids[:, :cut].tolist(), found_ids[:, :cut].tolist(), strict=True)
+        hits = [len(set(true) & set(found)) / cut if cut else 1.0 for true, found in both]
+        shares[k] = float(np.mean(hits))
+    return shares
+
+
+def _spread(sample: Floats) -> float:
+    """Return the mean squared distance from the mean; 1 where all are equal."""
+    centred = sample - sample.mean(axis=0, dtype=np.float64)
+    return float(np.square(centred).sum(axis=1).mean()) or 1.0
