@@ -148,7 +148,7 @@ class Compressed:
     ...     acqh.compress(items, bytes_per_item=2).save(folder + "/small.acqh")
     ...     small = Compressed.load(folder + "/small.acqh")
     >>> small.add(items[:5] + 0.1).index
-    <CodeIndex: 305 items, 2 codebooks of 256 words, 8 components>
+    <CodeIndex: 305 items, 2 codebooks of 256 codewords, 8 dimensions>
     """
 
     index: CodeIndex

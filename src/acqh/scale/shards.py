@@ -62,7 +62,7 @@ def build_index(codebooks: Any, parts: Parts, *, progress: Progress | None = Non
     >>> import numpy as np
     >>> parts = [(np.array([[0], [1]]), ["a", "b"]), (np.array([[1]]), ["c"])]
     >>> build_index(np.eye(2)[None], parts)
-    <CodeIndex: 3 items, 1 codebooks of 2 words, 2 components>
+    <CodeIndex: 3 items, 1 codebooks of 2 codewords, 2 dimensions>
     """
     return CodeIndex(codebooks).add_parts(parts, progress=progress)
 
@@ -121,7 +121,7 @@ def build_shards(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     parts = acqh.scale.encode_parts(model, data, folder + "/codes", chunk_size=20)
     ...     build_shards(model.codebooks_, parts, folder + "/index", n_shards=2)
-    <CodeIndex: 50 items, 2 codebooks of 256 words, 8 components>
+    <CodeIndex: 50 items, 2 codebooks of 256 codewords, 8 dimensions>
     """
     check_positive_int(n_shards, "n_shards")
     if n_shards > len(parts):
