@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -36,3 +38,45 @@ def test_one_blas_thread_is_given_back_as_it_was(fails):
         except RuntimeError:
             assert fails
         assert blas_threads() == before
+
+
+OVERLAPPING_BLOCKS = """
+import threading
+from threadpoolctl import threadpool_info
+
+import scipy.linalg
+from acqh._core.runtime import one_blas_thread
+
+def blas_threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+before = blas_threads()
+entered, may_leave = threading.Event(), threading.Event()
+
+def outlast():
+    with one_blas_thread():
+        entered.set()
+        may_leave.wait()
+
+with one_blas_thread():
+    second = threading.Thread(target=outlast)
+    second.start()
+    entered.wait()
+    inside = blas_threads()
+may_leave.set()
+second.join()
+print(before, inside, blas_threads())
+"""
+
+
+def test_blocks_that_overlap_in_threads_give_blas_its_threads_back():
+    threads = {"OPENBLAS_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", OVERLAPPING_BLOCKS],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **threads},
+    )
+    before, inside, after = done.stdout.split()
+    assert (inside, after) == ("{1}", before)

@@ -53,15 +53,27 @@ def limit_threads(n_threads: int) -> Iterator[None]:
         _limit.reset(token)
 
 
+_blas_lock = threading.Lock()
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Have BLAS use one thread, in the whole process, while the block lasts.
+    """Limit BLAS to one thread, in the whole process, while the block lasts.
 
     For a chain of small problems: NumPy and SciPy bring a pool of threads each, which wait for work
     by spinning, so that on few cores each pool keeps the other from its work.
+
+    The limit belongs to the process, and only the thread that set it may restore it. So of blocks
+    that overlap in several threads, the first sets and restores it; the others change nothing.
     """
-    with ThreadpoolController().limit(limits=1, user_api="blas"):
+    if not _blas_lock.acquire(blocking=False):
         yield
+        return
+    try:
+        with ThreadpoolController().limit(limits=1, user_api="blas"):
+            yield
+    finally:
+        _blas_lock.release()
 
 
 RandomState: TypeAlias = int | np.random.Generator | np.random.SeedSequence | None
