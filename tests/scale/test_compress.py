@@ -1,5 +1,8 @@
 """Embeddings to codes, an index and a report."""
 
+import os
+import subprocess
+import sys
 import tracemalloc
 
 import numpy as np
@@ -456,3 +459,28 @@ def test_drawing_rows_takes_no_memory_per_item():
         tracemalloc.stop()
     assert len(np.unique(np.concatenate([rows, others]))) == 5_500
     assert peak < 2e6
+
+
+BLAS_THREADS = """
+import acqh, numpy as np
+from threadpoolctl import threadpool_info
+
+def blas_threads():
+    return max(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+
+items, seen = np.random.default_rng(0).normal(size=(300, 4)), []
+acqh.compress(items, bytes_per_item=1, n_threads=1, progress=lambda *_: seen.append(blas_threads()))
+print(set(seen), blas_threads())
+"""
+
+
+def test_the_number_of_threads_limits_blas_too():
+    threads = {"OPENBLAS_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", BLAS_THREADS],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **threads},
+    )
+    assert done.stdout.split() == ["{1}", "2"]

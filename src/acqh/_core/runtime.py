@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
@@ -45,23 +45,33 @@ def default_threads() -> int:
 
 @contextmanager
 def limit_threads(n_threads: int) -> Iterator[None]:
-    """Have work that is begun in this block use at most this many threads unless told more."""
+    """Limit the threads of work that starts in this block, those of BLAS included.
+
+    Explicit arguments of single calls still count. BLAS is limited in the whole process.
+    """
     token = _limit.set(n_threads)
     try:
-        yield
+        with _limit_blas(n_threads):
+            yield
     finally:
         _limit.reset(token)
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
+    """Limit BLAS to one thread, in the whole process, while the block lasts.
+
+    For a chain of small problems: NumPy and SciPy bring a pool of threads each, which wait for work
+    by spinning, so that on few cores each pool keeps the other from its work.
+    """
+    return _limit_blas(1)
 
 
 _blas_lock = threading.Lock()
 
 
 @contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread, in the whole process, while the block lasts.
-
-    For a chain of small problems: NumPy and SciPy bring a pool of threads each, which wait for work
-    by spinning, so that on few cores each pool keeps the other from its work.
+def _limit_blas(n_threads: int) -> Iterator[None]:
+    """Limit the threads of BLAS, in the whole process, while the block lasts.
 
     The limit belongs to the process, and only the thread that set it may restore it. So of blocks
     that overlap in several threads, the first sets and restores it; the others change nothing.
@@ -70,8 +80,12 @@ def one_blas_thread() -> Iterator[None]:
         yield
         return
     try:
-        with ThreadpoolController().limit(limits=1, user_api="blas"):
+        pools = ThreadpoolController().select(user_api="blas")
+        if all(pool["num_threads"] <= n_threads for pool in pools.info()):
             yield
+        else:
+            with pools.limit(limits=n_threads):
+                yield
     finally:
         _blas_lock.release()
 

@@ -72,7 +72,7 @@ def compress(
         Items in memory at a time.
     random_state : int, Generator or None, default 0
     n_threads : int, optional
-        None takes every core. The result does not depend on it.
+        Threads of this call, those of BLAS included. Default: one per core.
     device : str, optional
         Of torch, such as ``"cuda"``, to code items on; not with a client.
     client : distributed.Client, optional
