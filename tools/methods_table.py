@@ -12,7 +12,7 @@ from acqh.methods.registry import MethodInfo
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "guide" / "methods.md"
 START, END = "<!-- methods: start -->\n", "<!-- methods: end -->\n"
-HEAD = "| method | title | year | labels | codes | database, the paper's way first | ours |\n"
+HEAD = "| method | title | year | labels | codes | database, the paper's way first | status |\n"
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def table() -> str:
     lines = [
         f"| [{info.name}](../method/{info.name}.md) | {info.title} | {info.year} "
         f"| {_use_of_labels(info)} | {info.code} "
-        f"| {', '.join(info.modes)} | {'in part' if info.reconstruction else ''} |\n"
+        f"| {', '.join(info.modes)} | {info.status} |\n"
         for info in rows
     ]
     return HEAD + "|---" * 7 + "|\n" + "".join(lines)

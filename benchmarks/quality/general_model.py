@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 import acqh
+from acqh.collection.build.general import general_statistics
 from acqh.encoders import EfficientNetLite0, MiniLM, general_model
 from acqh.encoders.general.model import PairSums
-from acqh.methods import general_statistics
 from acqh.quantize import decode, search_codes
 from benchmarks._measure import COCO, PHOTOS, emit
 

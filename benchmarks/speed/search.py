@@ -209,7 +209,7 @@ def same_bytes(vectors: Vectors, n: int = MILLION) -> Iterator[Record]:
     items, queries = vectors.take(n), vectors.queries
     truth = true_best(items, queries)
     product = faiss.METRIC_INNER_PRODUCT
-    rivals = {
+    baselines = {
         "IndexPQFastScan": faiss.IndexPQFastScan(N_COMPONENTS, 8, 4, product),
         "IndexResidualQuantizerFastScan": faiss.IndexResidualQuantizerFastScan(
             N_COMPONENTS, 8, 4, product, faiss.AdditiveQuantizer.ST_LUT_nonorm
@@ -218,7 +218,7 @@ def same_bytes(vectors: Vectors, n: int = MILLION) -> Iterator[Record]:
     index, _ = build(vectors.codebooks, vectors.codes(n))
     jobs: dict[str, Callable[[], Any]] = {"acqh": lambda: index.search(queries, 10, n_threads=1)}
     recalls = {"acqh": recall(index.search(queries, 10).ids, truth)}
-    for name, rival in rivals.items():
+    for name, rival in baselines.items():
         rival.train(items[:N_TRAIN])
         rival.add(items)
         jobs[name] = lambda rival=rival: rival.search(queries, 10)

@@ -7,7 +7,7 @@ found. Times are milliseconds of processor time per query in a batch of 100, the
 all alike. Bytes are those an item takes in memory, Faiss's with its 8 bytes for an id; what lies on
 disk for ranking again is given beside them. Every quantizer learns from the same 20,000 vectors,
 acqh's being `AdditiveQuantizer`; "the same codes" are Faiss's inverted lists over the codes that
-acqh searches. All search on one thread. ``--only FastScan`` leaves other rivals out, ``--plot``
+acqh searches. All search on one thread. ``--only FastScan`` leaves other baselines out, ``--plot``
 draws the curves.
 
 The last lines, of case "ahead", say for each rival whether acqh reaches the same recall in less
@@ -313,7 +313,7 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--bytes", type=int, nargs="+", default=[4, 8], help="of a code")
     parser.add_argument("--plot", type=Path, help="write the curves as an SVG file")
-    parser.add_argument("--only", default="", help="rivals whose name has this in it")
+    parser.add_argument("--only", default="", help="baselines whose name has this in it")
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     faiss.omp_set_num_threads(1)

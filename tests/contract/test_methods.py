@@ -105,6 +105,7 @@ def test_there_is_a_page_that_names_the_reference_and_the_cost(name):
     assert page.startswith(f"# {name}: ")
     assert str(info.year) in page
     assert "O(" in page
+    assert f"\nStatus: {info.status}.\n" in page
     if info.reconstruction:
         assert "reconstruction" in page.lower()
 

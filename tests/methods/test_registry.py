@@ -7,7 +7,7 @@ import pytest
 
 import acqh
 from acqh.errors import InvalidInputError
-from acqh.methods import registry, rivals
+from acqh.methods import baselines, registry
 
 
 def test_every_name_gives_a_class_with_complete_facts():
@@ -20,13 +20,13 @@ def test_every_name_gives_a_class_with_complete_facts():
 
 
 def test_every_registered_class_has_its_place_in_the_table():
-    for module in walk_packages(rivals.__path__, "acqh.methods.rivals."):
+    for module in walk_packages(baselines.__path__, "acqh.methods.baselines."):
         import_module(module.name)
     entered = {name: f"{cls.__module__}:{cls.__name__}" for name, cls in registry._METHODS.items()}
     for name, place in registry.CLASSES.items():
-        if place.startswith("rivals."):
+        if place.startswith("baselines."):
             assert entered[name] == f"acqh.methods.{place}"
-    assert {name for name, of in entered.items() if ".rivals." in of} <= registry.CLASSES.keys()
+    assert {name for name, of in entered.items() if ".baselines." in of} <= registry.CLASSES.keys()
 
 
 def test_loading_acqh_imports_no_rival(tmp_path):
@@ -34,7 +34,7 @@ def test_loading_acqh_imports_no_rival(tmp_path):
     acqh.ACQH(4, n_codebooks=1, codebook_size=4).fit(data).save(tmp_path / "model")
     script = (
         "import sys, acqh; acqh.load(sys.argv[1]); acqh.methods.get('acqh'); acqh.methods.list()\n"
-        "print([name for name in sys.modules if name.startswith('acqh.methods.rivals')])"
+        "print([name for name in sys.modules if name.startswith('acqh.methods.baselines')])"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "model")]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"

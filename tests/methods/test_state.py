@@ -10,7 +10,7 @@ from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.features import RBFAnchors, SignedRoot
 from acqh.io import read_bundle, write_bundle
 from acqh.methods import load_method
-from acqh.methods.rivals.label_ridge import LabelRidge
+from acqh.methods.baselines.label_ridge import LabelRidge
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""ACQH and its rivals behind one API.
+"""ACQH and its baselines behind one API.
 
 The classes of methods are loaded on first use: ``from acqh.methods import DCH``.
 """

@@ -24,6 +24,7 @@ from acqh.features.named import STORED as _MAPS
 from acqh.io import Bundle, read_bundle, write_bundle
 
 CodeKind = Literal["additive", "binary", "real"]
+Status = Literal["authors' code", "paper", "reconstructed", "plug-in"]
 DatabaseMode = Literal["learnt", "hashed", "unified"]
 
 Method = TypeVar("Method", bound=type)
@@ -54,8 +55,11 @@ class MethodInfo:
     modes : tuple of {"learnt", "hashed", "unified"}
         How a database can be coded; the paper's own way first. ``"learnt"`` uses the items'
         labels or training codes, ``"hashed"`` one view, ``"unified"`` all views together.
+    status : {"authors' code", "paper", "reconstructed", "plug-in"}
+        What the implementation follows: the authors' program, the formulas of the paper, or, if
+        neither gives the whole method, its description. Methods from elsewhere are plug-ins.
     reconstruction : str
-        What of it is our reconstruction, for want of a public source; empty if nothing.
+        Where it differs from its source or had to be completed; empty if nowhere.
 
     Examples
     --------
@@ -72,6 +76,7 @@ class MethodInfo:
     supervised: bool
     code: CodeKind
     modes: tuple[DatabaseMode, ...]
+    status: Status = "plug-in"
     reconstruction: str = ""
     label_free: bool | None = None
 
@@ -86,27 +91,27 @@ class MethodInfo:
 CLASSES = {
     "acqh": "acqh:ACQH",
     "acqh-paper": "acqh:ACQHPaper",
-    "adch": "rivals.discrete.adch:ADCH",
-    "ccq": "rivals.additive.ccq:CCQ",
-    "cmfh": "rivals.factors.cmfh:CMFH",
-    "cre": "rivals.factors.cre:CRE",
-    "cvh": "rivals.correlation.cvh:CVH",
-    "dch": "rivals.discrete.dch:DCH",
-    "dcmh-discrete": "rivals.discrete.dcmh_discrete:DiscreteCMH",
-    "dcmh-discriminant": "rivals.discrete.dcmh_discriminant:DiscriminantCMH",
-    "ddcmh": "rivals.networks.ddcmh:DDCMH",
-    "deep-cmh": "rivals.networks.deep_cmh:DeepCMH",
-    "fdch": "rivals.discrete.fdch:FDCH",
-    "fsh": "rivals.factors.fsh:FSH",
-    "gsph": "rivals.logistic.gsph:GSPH",
-    "ksh": "rivals.logistic.ksh:KSH",
-    "label-ridge": "rivals.label_ridge:LabelRidge",
-    "lssh": "rivals.factors.lssh:LSSH",
-    "qch": "rivals.correlation.qch:QCH",
-    "scm-orth": "rivals.correlation.scm:SCMOrth",
-    "scm-seq": "rivals.correlation.scm:SCMSeq",
-    "seph": "rivals.logistic.seph:SePH",
-    "stacked": "rivals.additive.stacked:Stacked",
+    "adch": "baselines.discrete.adch:ADCH",
+    "ccq": "baselines.additive.ccq:CCQ",
+    "cmfh": "baselines.factors.cmfh:CMFH",
+    "cre": "baselines.factors.cre:CRE",
+    "cvh": "baselines.correlation.cvh:CVH",
+    "dch": "baselines.discrete.dch:DCH",
+    "dcmh-discrete": "baselines.discrete.dcmh_discrete:DiscreteCMH",
+    "dcmh-discriminant": "baselines.discrete.dcmh_discriminant:DiscriminantCMH",
+    "ddcmh": "baselines.networks.ddcmh:DDCMH",
+    "deep-cmh": "baselines.networks.deep_cmh:DeepCMH",
+    "fdch": "baselines.discrete.fdch:FDCH",
+    "fsh": "baselines.factors.fsh:FSH",
+    "gsph": "baselines.logistic.gsph:GSPH",
+    "ksh": "baselines.logistic.ksh:KSH",
+    "label-ridge": "baselines.label_ridge:LabelRidge",
+    "lssh": "baselines.factors.lssh:LSSH",
+    "qch": "baselines.correlation.qch:QCH",
+    "scm-orth": "baselines.correlation.scm:SCMOrth",
+    "scm-seq": "baselines.correlation.scm:SCMSeq",
+    "seph": "baselines.logistic.seph:SePH",
+    "stacked": "baselines.additive.stacked:Stacked",
 }
 KIND = "method"
 MEMBER = "fitted"

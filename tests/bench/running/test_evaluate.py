@@ -6,8 +6,8 @@ from acqh.bench import evaluate, make_split
 from acqh.bench.running.evaluate import measure
 from acqh.errors import InvalidInputError
 from acqh.methods import CVH
-from acqh.methods.rivals.binary import pack_signs
-from acqh.methods.rivals.label_ridge import LabelRidge
+from acqh.methods.baselines.binary import pack_signs
+from acqh.methods.baselines.label_ridge import LabelRidge
 from acqh.metrics import mean_average_precision, relevance
 
 

@@ -371,17 +371,17 @@ def _machines(records: Sequence[Record]) -> str:
 
 
 def _methods(results: Results) -> str:
-    """Return what each method is, and what of it is our reconstruction."""
+    """Return the table of methods: reference, status, differences from the source."""
     known = set(list_methods())
     rows = []
+    columns = ("rows", "method", "reference", "code", "learns from", "status", "differences")
     for method, runs in sorted(group(results.runs, lambda run: run.method, unique=False).items()):
         labels = ", ".join(dict.fromkeys(run.label for run in runs))
         if method not in known:
-            rows.append((labels, "", "", "", "", ""))
+            rows.append((labels, *[""] * (len(columns) - 1)))
             continue
         info = get(method).info
         learns = " or ".join(["labels"] * info.supervised + ["pairs alone"] * bool(info.label_free))
-        row = (labels, info.title, info.reference, info.code, learns, info.reconstruction or "–")
-        rows.append(row)
-    columns = ("rows", "method", "reference", "code", "learns from", "our reconstruction")
+        facts = (info.title, info.reference, info.code, learns, info.status)
+        rows.append((labels, *facts, info.reconstruction or "–"))
     return plain_html(columns, rows)

@@ -20,9 +20,9 @@ from acqh.errors import DatasetNotFoundError, InvalidInputError
 from acqh.index import CodeIndex
 from acqh.index.search.flat import best_rows
 from acqh.methods import BaseMethod
+from acqh.methods.baselines.binary import pack_signs
 from acqh.methods.collect import fit_feature_maps
 from acqh.methods.registry import HOMES, DatabaseMode
-from acqh.methods.rivals.binary import pack_signs
 from acqh.metrics import RetrievalMetrics, RetrievalResult, relevance
 
 # Column of a row -> cut-off of its average precision.

@@ -21,11 +21,11 @@ from acqh.errors import InvalidInputError
 from acqh.features import KernelMap, RBFAnchors, SignedRoot
 from acqh.methods import BaseMethod
 from acqh.methods.base import as_parts
+from acqh.methods.baselines.additive.base import AdditiveMethod
+from acqh.methods.baselines.binary import BinaryMethod
+from acqh.methods.baselines.networks.base import NetworkMethod
+from acqh.methods.baselines.training import Training
 from acqh.methods.registry import HOMES, DatabaseMode, MethodInfo
-from acqh.methods.rivals.additive.base import AdditiveMethod
-from acqh.methods.rivals.binary import BinaryMethod
-from acqh.methods.rivals.networks.base import NetworkMethod
-from acqh.methods.rivals.training import Training
 
 # The paper's number of codebooks.
 PAPER_CODEBOOKS = 4

@@ -10,6 +10,7 @@ from sklearn.preprocessing import Normalizer
 
 from acqh._core.arrays import Bools
 from acqh._core.runtime import Progress, say_nothing
+from acqh.collection.build.general import general_statistics
 from acqh.collection.disk.folder import Learnt
 from acqh.collection.disk.model import BARE, CAPTION, CHUNK_ROWS, Encoders, fit_general_model
 from acqh.collection.types import BuildSettings
@@ -18,7 +19,6 @@ from acqh.encoders import EfficientNetLite0, GeneralModel, general_model
 from acqh.encoders.general.model import GeneralMap
 from acqh.errors import AcqhError
 from acqh.features import SignedRoot
-from acqh.methods import general_statistics
 from acqh.methods.acqh import ACQH, Target
 from acqh.methods.collect import collect
 from acqh.quantize import Drift

@@ -89,6 +89,7 @@ class FittedACQH(BaseMethod):
 @register(
     name="acqh",
     title="Asymmetric correlation quantization hashing",
+    status="paper",
     reference=REFERENCE,
     supervised=True,
     label_free=True,
@@ -312,7 +313,7 @@ class ACQH(FittedACQH):
 
         A fitted model keeps its feature maps and label names, so another similarity is
         ``model.set_params(similarity="jaccard").fit_stats(model.stats_)``; so are other weights of
-        the same targets. `stats`: Statistics, or what `acqh.methods.general_statistics` gives.
+        the same targets. `stats`: Statistics, or what `acqh.methods.collect.collect` gives.
         `label_names`: of the label columns of Statistics; their numbers by default.
         """
         self._check_parameters()

@@ -224,6 +224,7 @@ def solve_label_map(problem: PaperProblem, targets: Floats) -> Floats:
 @register(
     name="acqh-paper",
     title="ACQH as in the paper (Algorithm 1, corrected)",
+    status="paper",
     reference=REFERENCE,
     supervised=True,
     code="additive",

@@ -1,0 +1,107 @@
+"""The general model as sums that `ACQH` learns from, and to which a collection's own are added."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Floats
+from acqh.encoders import GeneralModel, general_model
+from acqh.encoders.general.model import GeneralMap
+from acqh.methods.collect import MappedStatistics
+from acqh.stats import Keep, Statistics
+from acqh.stats.moments import Moments
+from acqh.stats.sample import RowSample
+
+
+def general_statistics(
+    worth: float | None = None,
+    *,
+    means: tuple[Floats, Floats] | None = None,
+    label_names: Any = (),
+    sample_size: int = 16_384,
+    n_stand_ins: int = 4_096,
+    stand_in_weight: float = 1.0,
+) -> MappedStatistics:
+    """Return the sums of the general model's pairs of images and texts.
+
+    ``ACQH(64, n_codebooks=8, targets={"text": 1.0}).fit_stats(general_statistics())`` is a model
+    for images that nobody has captioned; ``partial_fit`` adds a collection's own items to it.
+
+    Parameters
+    ----------
+    worth : float, optional
+        For how many pairs they count beside others; as many as they were learnt from by default.
+    means : pair of (n_image,) and (n_text,), optional
+        Where the general pairs are moved to, `GeneralModel.means` of a refined model, so that what
+        all texts of one's own have in common is not taken for something that tells them from
+        others.
+    label_names : sequence of str, optional
+        Labels of the items that will be added; the general pairs have none.
+    sample_size : int
+        Rows at most that the statistics keep to learn codebooks from.
+    n_stand_ins : int
+        Rows that stand in for photographs where codebooks are learnt. None are needed where a few
+        thousand items or more are added, which are coded more exactly without them.
+    stand_in_weight : float
+        For how many rows of one's own each of these counts. A little is enough for codebooks that
+        know other photographs, and texts, as well.
+
+    Returns
+    -------
+    MappedStatistics
+        Of the views ``"image"``, features of `acqh.encoders.EfficientNetLite0`, and ``"text"``, of
+        `acqh.encoders.MiniLM`.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> from acqh.collection.build.general import general_statistics
+    >>> sums = general_statistics(worth=1_000)
+    >>> sums.statistics.n_items, sums.widths
+    (1000, {'image': 1280, 'text': 384})
+    """
+    model = general_model()
+    worth = model.sums.n if worth is None else float(worth)
+    widths = {"image": len(model.sums.image), "text": len(model.sums.text)}
+    keep = Keep(frozenset({("image", "text")}), sample_size)
+    statistics = Statistics(widths, len(label_names), keep)
+    rows = _stand_ins(model, n_stand_ins, np.random.default_rng(0))
+    if n_stand_ins:
+        here = {view: np.ones(n_stand_ins, dtype=bool) for view in rows}
+        sample = RowSample(sample_size, len(label_names)).with_rows(rows, None, here)
+        statistics.add_sample(replace(sample, counts=stand_in_weight * sample.counts))
+    pairs, texts = model.sums, np.diag(model.text_variance)
+    if means is not None:
+        means = np.asarray(means[0], np.float64), np.asarray(means[1], np.float64)
+        texts = texts - np.outer(pairs.text, pairs.text) + np.outer(means[1], means[1])
+        pairs = pairs.moved(*means)
+    # The sums are those of the real pairs; only the sample is of rows that stand in for them.
+    statistics.patterns = {
+        ("image", "text"): Moments(
+            worth,
+            {"image": worth * pairs.image, "text": worth * pairs.text},
+            {"image": worth * pairs.images, "text": worth * texts},
+            {("image", "text"): worth * pairs.cross},
+        )
+    }
+    maps = {view: GeneralMap(view) for view in widths}
+    full = {view: matrix.shape[1] for view, matrix in rows.items()}
+    return MappedStatistics(
+        statistics, maps, full, tuple(map(str, label_names)), np.dtype(np.float32)
+    )
+
+
+def _stand_ins(model: GeneralModel, n_rows: int, rng: np.random.Generator) -> dict[str, Floats]:
+    """Draw features of images, and of texts that fit them, with the moments of the real ones."""
+    weights, intercept = model.sums.regression(model.ridge)
+    spread = np.sqrt(np.diag(model.sums.images))
+    mapped = rng.normal(size=(n_rows, len(spread))) * spread
+    roots = model.arrays["image_mean"] + mapped @ model.arrays["image_axes"].T
+    texts = mapped @ weights + intercept
+    axes = model.arrays["text_axes"].astype(np.float64)
+    back = texts @ np.linalg.pinv(axes) + model.arrays["text_mean"]
+    return {
+        "image": np.square(np.maximum(roots, 0)).astype(np.float32),
+        "text": back.astype(np.float32),
+    }

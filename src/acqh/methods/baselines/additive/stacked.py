@@ -1,0 +1,109 @@
+"""Stacked quantizers: each codebook refines what the ones before leave over."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from acqh._core.arrays import Floats
+from acqh._core.linalg import principal_directions
+from acqh.errors import InvalidInputError
+from acqh.methods.baselines.additive.base import AdditiveMethod, regress_views, with_norms
+from acqh.methods.baselines.rows import Rows
+from acqh.methods.baselines.training import Training, choose_view, share_weights
+from acqh.methods.registry import register
+from acqh.quantize import decode, fit_codebooks
+
+
+@register(
+    name="stacked",
+    title="Stacked quantizers",
+    status="authors' code",
+    reference="Martinez, Hoos and Little, Stacked quantizers for compositional vector compression, "
+    "arXiv 2014",
+    supervised=False,
+    modes=("learnt", "unified", "hashed"),
+    reconstruction="The method is for one view; quantizing the views side by side and predicting "
+    "the result from each is ours, as are modes 'unified' and 'hashed'. Codebooks are solved "
+    "together rather than one by one.",
+)
+@dataclass(eq=False, repr=False, kw_only=True)
+class Stacked(AdditiveMethod):
+    """Sums of words of which each refines what the ones before leave over.
+
+    Minimises ``||X - Z||²`` over codes and codebooks, whose sums of words are Z, with codes
+    found greedily from the first codebook to the last. The method is for a single view; its use
+    across views is ours: X are the principal components of one view, or of all views side by
+    side, standardised and weighted the same, and each view predicts Z by ridge regression.
+    Items are ranked by their distance from what a query predicts.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        Principal components that are quantized; None: all.
+    base_view : str, optional
+        The view that is quantized; by default all of them, side by side.
+    max_iter : int
+        Sweeps over codebooks and codes, once all codebooks are there.
+    tol : float
+        Stop when a sweep lowers the error by no more than this share of it.
+
+    Attributes
+    ----------
+    view_weights_ : dict of str to float
+        All the same.
+    n_components_ : int
+        As many as asked for, or as the features span.
+    objective_ : list of float
+        The error after each codebook that was added and each sweep; never rises.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(300, random_state=0)
+    >>> model = acqh.methods.get("stacked")(2, 16, random_state=0).fit(data.views)
+    >>> model.training_codes_.shape
+    (300, 3)
+    """
+
+    n_components: int | None = 64
+    base_view: str | None = None
+
+    def _learn(self, data: Training) -> dict[str, Any]:
+        rng = data.rng
+        rows = {
+            # Every view has the same total variance, however wide it is.
+            view: Rows(matrix, scale=1.0 / np.sqrt(matrix.shape[1]))
+            for view, matrix in data.features.items()
+        }
+        found = fit_codebooks(
+            self._principal_components(rows),
+            np.ones(data.n_items),
+            self.n_codebooks,
+            self.codebook_size,
+            search=self.search,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            rng=rng,
+        )
+        Z = decode(found.codes, found.codebooks)
+        return {
+            **with_norms(found.codebooks, found.codes, rng),
+            **regress_views(rows, Z, self.feature_ridge),
+            "view_weights_": share_weights(None, rows),
+            "objective_": found.history.tolist(),
+        }
+
+    def _principal_components(self, rows: dict[str, Rows]) -> Floats:
+        """Return the leading components of the base view, or of all views side by side."""
+        if self.base_view is not None:
+            base = choose_view("base_view", self.base_view, rows, 0)
+            rows = {base: rows[base]}
+        each = list(rows.values())
+        gram = np.block([[left.cross(right) for right in each] for left in each])
+        directions = principal_directions(gram, self.n_components or len(gram))
+        if directions.shape[1] == 0:
+            raise InvalidInputError("all features are constant, so there is nothing to quantize")
+        ends = np.cumsum([view.n_features for view in each])[:-1]
+        parts = zip(each, np.split(directions, ends), strict=True)
+        return np.asarray(np.sum([view.times(part) for view, part in parts], axis=0))

@@ -1,0 +1,73 @@
+"""Cross-view hashing: the directions in which the views agree best."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from acqh._core.arrays import Floats
+from acqh.methods.baselines.binary import LinearBinaryMethod, linear_functions
+from acqh.methods.baselines.correlation.directions import ZERO_SHARE, joint_directions, limit_bits
+from acqh.methods.baselines.rows import Rows
+from acqh.methods.baselines.training import Training
+from acqh.methods.registry import register
+
+
+def couple_pairs(views: Sequence[Rows]) -> list[list[Floats]]:
+    """Return the coupling of the identity graph: every item is like its own other views only.
+
+    The off-diagonal blocks are the cross products of the views; the diagonal is zero, so that
+    for two views the directions are those of canonical correlation analysis.
+    """
+    blocks: list[list[Floats]] = [[left.cross(right) for right in views] for left in views]
+    for v in range(len(views)):
+        blocks[v][v] = np.zeros_like(blocks[v][v])
+    return blocks
+
+
+@register(
+    name="cvh",
+    title="Cross-view hashing",
+    status="paper",
+    reference="Kumar and Udupa, Learning hash functions for cross-view similarity search, "
+    "IJCAI 2011",
+    supervised=False,
+    modes=("hashed", "unified"),
+    reconstruction="Leaving out directions that the features do not span is ours.",
+)
+@dataclass(eq=False, repr=False, kw_only=True)
+class CVH(LinearBinaryMethod):
+    """Cross-view hashing: the directions in which the views agree best.
+
+    Minimises the distance between the projections of an item's views, which is one generalised
+    eigenproblem; for two views it is canonical correlation analysis. There are no more bits than
+    directions that all views span: a warning says so where more are asked for.
+
+    Directions that the training features do not span are left out, which the original does not
+    mention.
+
+    Parameters
+    ----------
+    ridge : float
+        Added to the diagonal of each view's Gram matrix.
+
+    Attributes
+    ----------
+    couplings_ : (n_bits,)
+        The eigenvalues; of two views, the canonical correlations.
+    """
+
+    view_range: ClassVar = (2, None)
+    ridge: float = 1e-4
+
+    def _learn(self, data: Training) -> dict[str, Any]:
+        rows = data.centred()
+        each = list(rows.values())
+        directions, couplings = joint_directions(
+            [view.gram() for view in each], couple_pairs(each), self.ridge, self.n_bits
+        )
+        couplings = couplings[couplings > ZERO_SHARE]
+        n_bits = limit_bits(self.n_bits, len(couplings), self.info.name)
+        kept = {view: found[:, :n_bits] for view, found in zip(rows, directions, strict=True)}
+        return {**linear_functions(kept, rows=rows), "couplings_": couplings[:n_bits]}
