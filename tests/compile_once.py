@@ -27,8 +27,6 @@ def main() -> None:
         index.search(queries, k=5, budget=10)
         index.search(queries, k=5, recall=0.9)
     acqh.metrics.evaluate(found, data.labels, data.labels, ids=np.arange(40))
-    codes = rng.integers(256, size=(40, 2), dtype=np.uint8)
-    acqh.HammingIndex(16).add(codes).search(codes[:3], k=5)
 
 
 if __name__ == "__main__":

@@ -180,3 +180,23 @@ def test_wrong_queries_are_refused_with_the_reason(queries, k, message):
 def test_a_wrong_number_of_bits_is_refused(n_bits):
     with pytest.raises(InvalidInputError, match="n_bits"):
         HammingIndex(n_bits)
+
+
+@pytest.mark.parametrize("k", [1, 7, 1000, 5000])
+@pytest.mark.parametrize("order", ["random", "nearer and nearer", "farther and farther", "equal"])
+def test_the_nearest_of_many_items_are_found_in_any_order(k, order):
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 256, (5000, 4), dtype=np.uint8)
+    norms = np.bitwise_count(codes).sum(axis=1, dtype=int)
+    if order == "equal":
+        codes[:] = 3
+    elif order != "random":
+        codes = codes[np.argsort(norms if order.startswith("farther") else -norms)]
+    queries = np.array([[0, 0, 0, 0], [1, 2, 3, 4]], dtype=np.uint8)
+    distances = np.bitwise_count(queries[:, None] ^ codes).sum(axis=2, dtype=int)
+    index = HammingIndex(32).add(codes)
+    np.testing.assert_array_equal(index.search(queries, k).ids, ranked(-distances, k))
+    allowed = np.flatnonzero(rng.random(5000) < 0.3)
+    expected = allowed[ranked(-distances[:, allowed], k)]
+    found = index.search(queries, k, filter=allowed).ids
+    np.testing.assert_array_equal(found[:, : expected.shape[1]], expected)

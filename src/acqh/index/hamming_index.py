@@ -1,6 +1,6 @@
 """HammingIndex: exact search over binary codes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -8,16 +8,22 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, Ints, check_positive_int, take_in
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index.base import BaseIndex
-from acqh.index.compiled import hamming as compiled
 from acqh.index.items.checks import as_queries, as_thread_count, read_count, require
 from acqh.index.items.filters import rows_allowed
 from acqh.index.items.snapshot import Snapshot, pack_bits
 from acqh.index.layout.flat import HammingSegment, planes_of, spare_bits
 from acqh.index.result import SearchResult
-from acqh.index.search.flat import Target, TopRows, check_scales
-from acqh.index.search.topk import in_blocks, unpack_keys
+from acqh.index.search.flat import (
+    Target,
+    TopRows,
+    allowed_rows,
+    check_scales,
+    fill_best,
+    table_scores,
+)
+from acqh.index.search.topk import in_blocks
 
-# Distances are counted in two bytes, and one value stands for "too far".
+# Distances are counted in two bytes.
 MAX_BITS = 65_528
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -113,7 +119,7 @@ class HammingIndex(BaseIndex[HammingSegment]):
         n_threads = as_thread_count(n_threads, len(queries))
         snapshot = self._snapshot
         targets = _targets(snapshot, filter)
-        top = search_planes(targets, queries, k, self._n_bits, len(snapshot), n_threads)
+        top = search_planes(targets, queries, k, self._n_bits, n_threads)
         return SearchResult.of(snapshot.take_ids(top.rows), top).as_kind(give_back)
 
     def distances(self, scores: Floats) -> Ints:
@@ -202,54 +208,34 @@ _BYTE_VALUES = 256
 
 
 def search_planes(
-    targets: Sequence[Target[Array]],
-    queries: Array,
-    k: int,
-    n_bits: int,
-    n_items: int,
-    n_threads: int,
+    targets: Sequence[Target[Array]], queries: Array, k: int, n_bits: int, n_threads: int
 ) -> TopRows:
     """Find each query's k rows of highest inner product with the signs of their bits.
 
     `targets`: in order of row. `queries`: packed bits, (n_queries, n_bytes) uint8, whose rows are
-    found by Hamming distance; or (n_queries, n_bits) float32. `k`, `n_bits`, `n_items`,
-    `n_threads`: at least 1, but `n_items`, how many rows may be found at most.
+    found by Hamming distance; or (n_queries, n_bits) float32.
     """
     top = TopRows.none(len(queries), k)
-    top.tallies[:] = sum(planes.shape[1] for planes, _, _ in targets)
-    k = min(k, n_items)
-    is_packed = queries.dtype == np.uint8
+    planes, rows = allowed_rows(targets, -(-n_bits // 8))
 
     def search(block: slice) -> None:
-        if is_packed:
-            _take_nearest(targets, queries[block], k, n_bits, top.part(block))
+        scores: Iterable[Floats]
+        if queries.dtype == np.uint8:
+            scores = (_hamming_scores(query, planes, n_bits) for query in queries[block])
         else:
-            _take_best(targets, queries[block], k, top.part(block))
+            scores = (table_scores(table, planes) for table in byte_tables(queries[block]))
+        fill_best(top.part(block), scores, rows, k)
 
-    n_numbers = 4 * k + n_bits + 2 if is_packed else 2 * k + 32 * n_bits
-    in_blocks(search, len(queries), n_numbers, n_threads)
+    in_blocks(search, len(queries), 2 * k + 32 * n_bits, n_threads)
     return top
 
 
-def _take_nearest(
-    targets: Sequence[Target[Array]], queries: Array, k: int, n_bits: int, top: TopRows
-) -> None:
-    candidates = compiled.no_candidates(len(queries), k, n_bits)
-    for planes, first_row, allowed in targets:
-        compiled.take_nearest(planes, first_row, allowed, queries, k, candidates)
-    distances = np.empty((len(queries), k), dtype=np.int64)
-    compiled.sort_nearest(candidates, top.rows[:, :k], distances, top.counts)
-    found = np.arange(k) < top.counts[:, None]
-    top.scores[:, :k][found] = n_bits - 2 * distances[found]
-
-
-def _take_best(targets: Sequence[Target[Array]], queries: Floats, k: int, top: TopRows) -> None:
-    keys = np.empty((len(queries), 2 * k + 1), dtype=np.uint64)
-    thresholds = np.full(len(queries), -np.inf, dtype=np.float32)
-    best, tables = compiled.Best(keys, top.counts, thresholds), byte_tables(queries)
-    for planes, first_row, allowed in targets:
-        compiled.take_best(planes, first_row, allowed, tables, k, best)
-    unpack_keys(keys, top, k)
+def _hamming_scores(query: Array, planes: Array, n_bits: int) -> Floats:
+    """Return n_bits - 2 * distance of a packed query from each code."""
+    distances: Ints = np.zeros(planes.shape[1], np.uint8 if n_bits < 256 else np.uint16)
+    for byte, plane in zip(query, planes, strict=True):
+        distances += np.bitwise_count(plane ^ byte)
+    return np.float32(n_bits) - 2 * distances.astype(np.float32)
 
 
 def byte_tables(queries: Floats) -> Floats:

@@ -245,7 +245,7 @@ def _searcher(method: BaseMethod, codes: Array, n_threads: int | None) -> Callab
     k = min(N_RANKED, len(codes))
     codebooks = getattr(method, "codebooks_", None)
     if method.info.code == "binary":
-        from acqh.index import HammingIndex  # brings compiled loops
+        from acqh.index import HammingIndex
 
         bits = HammingIndex(method.decode(codes[:1]).shape[1]).add(codes)
         return lambda queries: bits.search(pack_signs(queries), k, n_threads=n_threads).ids

@@ -3,7 +3,7 @@
 NumPy computes what the compiled loops do, bit for bit the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -227,7 +227,15 @@ def search_flat(tables: Floats, targets: Sequence[Target[Array]], k: int) -> Top
     `tables`: (n_queries, n_codebooks, at least codebook_size) float32. `targets`: with the
     codewords of their rows, (n_codebooks, n_rows) uint8.
     """
-    columns = [np.empty((tables.shape[1], 0), dtype=np.uint8)]
+    planes, rows = allowed_rows(targets, tables.shape[1])
+    top = TopRows.none(len(tables), k)
+    fill_best(top, (table_scores(table, planes) for table in tables), rows, k)
+    return top
+
+
+def allowed_rows(targets: Sequence[Target[Array]], n_planes: int) -> tuple[Array, Ints]:
+    """Return the codes that may be found, (n_planes, n_rows) uint8, and their row numbers."""
+    columns = [np.empty((n_planes, 0), dtype=np.uint8)]
     rows = [np.empty(0, dtype=np.int64)]
     for planes, first_row, allowed in targets:
         if allowed.size:
@@ -238,14 +246,21 @@ def search_flat(tables: Floats, targets: Sequence[Target[Array]], k: int) -> Top
             rows.append(np.arange(first_row, first_row + planes.shape[1]))
             columns.append(planes)
     every = columns[1] if len(columns) == 2 else np.concatenate(columns, axis=1)
-    row_of = np.concatenate(rows)
-    top = TopRows.none(len(tables), k)
-    top.tallies[:] = len(row_of)
-    for i, table in enumerate(tables):
-        scores = np.zeros(len(row_of), dtype=np.float32)
-        for entries, column in zip(table, every, strict=True):
-            scores += entries.take(column, mode="clip")
-        best = best_rows(scores, k)
+    return every, np.concatenate(rows)
+
+
+def table_scores(table: Floats, planes: Array) -> Floats:
+    """Return the scores of codes: the sums of their entries in one query's table."""
+    scores = np.zeros(planes.shape[1], dtype=np.float32)
+    for entries, column in zip(table, planes, strict=True):
+        scores += entries.take(column, mode="clip")
+    return scores
+
+
+def fill_best(top: TopRows, scores: Iterable[Floats], rows: Ints, k: int) -> None:
+    """Fill in the k best rows of each query, by its scores of all rows."""
+    top.tallies[:] = len(rows)
+    for i, row_scores in enumerate(scores):
+        best = best_rows(row_scores, k)
         top.counts[i] = len(best)
-        top.rows[i, : len(best)], top.scores[i, : len(best)] = row_of[best], scores[best]
-    return top
+        top.rows[i, : len(best)], top.scores[i, : len(best)] = rows[best], row_scores[best]
