@@ -186,3 +186,31 @@ def test_more_codebooks_are_searched_by_a_wider_beam_unless_one_is_given():
         quantizer = AdditiveQuantizer(n_codebooks, 8, random_state=0).fit(rows)
         expected = search_codes(rows, quantizer.codebooks_, beam_width=width)
         np.testing.assert_array_equal(quantizer.encode(rows), expected)
+
+
+def test_more_rows_than_are_trained_on_are_drawn_and_all_are_encoded():
+    rows = np.random.default_rng(0).normal(size=(900, 4)).astype(np.float32)
+    quantizer = AdditiveQuantizer(2, 8, n_train=300, random_state=0).fit(rows)
+    assert quantizer.training_codes_.shape == (900, 2)
+    whole = AdditiveQuantizer(2, 8, random_state=0).fit(rows)
+    assert not np.array_equal(quantizer.codebooks_, whole.codebooks_)
+    errors = [np.square(rows - q.decode(q.training_codes_)).mean() for q in (quantizer, whole)]
+    assert errors[1] < errors[0] < 1.3 * errors[1]
+
+
+def test_drawn_rows_do_not_depend_on_their_order():
+    rows = np.random.default_rng(0).normal(size=(500, 4))
+    one, other = (
+        AdditiveQuantizer(2, 8, n_train=100, random_state=0).fit(each)
+        for each in (rows, rows[::-1])
+    )
+    np.testing.assert_array_equal(one.codebooks_, other.codebooks_)
+    np.testing.assert_array_equal(one.training_codes_, other.training_codes_[::-1])
+
+
+def test_few_rows_are_all_trained_on():
+    rows = np.random.default_rng(0).normal(size=(300, 4))
+    one, other = (
+        AdditiveQuantizer(2, 8, n_train=n, random_state=0).fit(rows) for n in (300, 65_536)
+    )
+    np.testing.assert_array_equal(one.codebooks_, other.codebooks_)

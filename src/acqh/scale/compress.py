@@ -128,7 +128,8 @@ def compress(
             asked = sample[chosen]
         is_whole = len(sample) == n_items
         # If all items are in the sample, the codebooks need not generalize.
-        quantizer = AdditiveQuantizer(n_bytes, ridge=0.0 if is_whole else None, random_state=rng)
+        ridge = 0.0 if is_whole else None
+        quantizer = AdditiveQuantizer(n_bytes, ridge=ridge, n_train=n_train, random_state=rng)
         with _timed(seconds, "fit"):
             quantizer.fit(sample, queries=fitted)
         codes, named, error, best = [], [], 0.0, None
