@@ -1,5 +1,5 @@
 import json
-from dataclasses import fields, replace
+from dataclasses import fields
 from hashlib import sha256
 
 import numpy as np
@@ -7,7 +7,7 @@ import pytest
 
 import acqh
 from acqh.bench import ResultRow, Store
-from acqh.bench.running.cells import RunGrid, fair_plan, merge_cells, paper_plan
+from acqh.bench.running.cells import RunGrid, fair_plan
 from acqh.bench.running.evaluate import open_data
 from acqh.bench.running.variants import make_variant
 from acqh.bench.running.worker import Workbench, WorkerSettings, machine, versions
@@ -19,18 +19,14 @@ collect_ignore = ["run/plugin_methods.py"]
 
 @pytest.fixture(scope="module")
 def bench_folder(tmp_path_factory):
-    """Return a folder with fair and paper cells of a tiny data set, run by the real runner."""
+    """Return a folder with cells of a tiny data set, run by the real runner."""
     folder = tmp_path_factory.mktemp("bench")
     data_file = folder / "tiny.npz"
     save_npz(acqh.make_multiview(120, n_labels=3, random_state=0), data_file)
     labels = ("acqh", "acqh-paper", "dch", "cvh", "label-ridge", "random")
     variants = tuple(make_variant(label) for label in labels)
     grid = RunGrid(variants, (8, 32), ("labelled", "unlabelled"), (0, 1), n_threads=1)
-    sources = [open_data(str(data_file))]
-    of_paper = paper_plan(sources, replace(grid, seeds=(0,), lengths=(32,)))
-    # Some points of each study are enough.
-    kept = [cell for i, cell in enumerate(of_paper) if "paper-map" in cell.experiments or not i % 4]
-    cells = merge_cells([*fair_plan(sources, grid), *kept])
+    cells = fair_plan([open_data(str(data_file))], grid)
     bench = Workbench(WorkerSettings(1, {"tiny": str(data_file)}))
     store = Store(folder / "results")
     context = {"versions": versions(), "machine": machine(), "finished": 0.0}
@@ -52,8 +48,7 @@ class Written:
         settings = {
             "dataset": "wiki", "data_sha256": "0" * 64, "preparation": {}, "protocol": "labelled",
             "database": "learnt", "method": label.split()[0], "params": {"n_bits": 32},
-            "feature_maps": None, "seed": 0, "code": "0" * 64, "n_train": None,
-            "official": False, "n_threads": 1,
+            "feature_maps": None, "seed": 0, "code": "0" * 64, "official": False, "n_threads": 1,
         }  # fmt: skip
         setting = {name: facts.pop(name, value) for name, value in settings.items()}
         row = {field.name: 0 for field in fields(ResultRow)}
@@ -66,7 +61,7 @@ class Written:
         rows = [{**row, "direction": way} for way in ("image->text", "text->image")]
         record = {
             "key": sha256(json.dumps([setting, facts], default=str).encode()).hexdigest()[:16],
-            "setting": setting, "label": label, "experiments": ["fair", "paper-map"],
+            "setting": setting, "label": label,
             "n_components_asked": 32, "bytes_asked": 4, "status": status, "reason": None,
             "rows": rows if status == "done" else [], "objective": None, "peak_bytes": 1,
             "split_hash": f"split {setting['seed']}", "versions": {"acqh": "0.1.0"},

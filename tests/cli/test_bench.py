@@ -33,23 +33,12 @@ def test_a_dry_run_lists_cells_and_writes_nothing(tmp_path, data_file):
     assert not out.exists()
 
 
-def test_the_plan_of_the_paper_and_its_own_data(tmp_path, data_file):
-    options = ("--paper", "--methods", "acqh-paper", "--seeds", "1", "--out", str(tmp_path / "out"))
-    plan = json.loads(run(data_file, *options, "--dry-run", "--json").stdout)
-    assert {cell["protocol"] for cell in plan["cells"]} == {"labelled"}
-    assert {cell["length"] for cell in plan["cells"]} == {8, 16, 32, 64, 128}
-    nothing = run(*options, "--data-dir", str(tmp_path), "--dry-run")
-    assert nothing.exit_code == 2
-    assert "no data set was found" in nothing.output
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--bytes", "1,x"), "whole numbers"),
         (("--bytes", "17"), "from 1 to 16"),
         (("--protocol", "other"), "labelled, unlabelled"),
-        (("--paper", "--protocol", "unlabelled"), "labelled"),
     ],
 )
 def test_a_wrong_call_is_told_why(tmp_path, data_file, options, message):

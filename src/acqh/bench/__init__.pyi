@@ -1,8 +1,6 @@
 from acqh.bench.protocol import Split as Split
 from acqh.bench.protocol import list_protocols as list_protocols
 from acqh.bench.protocol import make_split as make_split
-from acqh.bench.report.published import load_field as load_field
-from acqh.bench.report.published import paper_figure as paper_figure
 from acqh.bench.report.report import ReportFiles as ReportFiles
 from acqh.bench.report.report import write_report as write_report
 from acqh.bench.running.evaluate import ResultRow as ResultRow

@@ -286,7 +286,7 @@ def _draw(figure: Path | None, points: dict[str, list[tuple[float, float]]]) -> 
     )
     panel = Panel("", tuple(series))
     plot = Plot("recall", "", "", "bytes per item", "recall", (panel,), x_log=True)
-    figure.write_bytes(draw(plot)[kind])
+    figure.write_bytes(draw(plot, kind))
 
 
 def recall(

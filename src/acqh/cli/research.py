@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,7 +35,6 @@ ProtocolOption = Annotated[
     str | None,
     Option(help="labelled, unlabelled, label-free, field; by default the first two."),
 ]
-PaperOption = Annotated[bool, flag("paper", "Run the settings of the paper's tables and figures.")]
 OfficialOption = Annotated[bool, flag("official", "Use the data's own split, not random ones.")]
 RetryOption = Annotated[bool, flag("retry-failed", "Run cells again that have failed.")]
 DryRunOption = Annotated[bool, flag("dry-run", "Only list the cells, and say how long they take.")]
@@ -47,7 +45,6 @@ ThreadsOption = Annotated[int | None, Option(min=1, help="By default one per cor
 def bench(
     out: OutOption,
     data: DataArgument = None,
-    paper: PaperOption = False,
     methods: MethodsOption = "all",
     method_files: MethodFilesOption = None,
     n_bytes: BytesOption = "1,2,4,8,16",
@@ -71,7 +68,6 @@ def bench(
             bits=_lengths(n_bytes),
             protocol=None if protocol is None else _listed(protocol),
             seeds=seeds,
-            paper=paper,
             official=split or official,
             n_threads=threads,
             data_dir=data_dir,
@@ -114,7 +110,6 @@ def _print_plan(planned: Any, retry_failed: bool) -> None:
             "method": cell.label,
             "length": cell.n_components_asked,
             "bytes": cell.bytes_asked,
-            "n_train": cell.n_train,
             "seed": cell.seed,
             "state": "run" if cell.key in left else "stored",
             "seconds": round(estimator.seconds([cell]), 1) if cell.key in left else 0.0,
@@ -183,20 +178,15 @@ def report(
     directory: Annotated[Path, Argument(metavar="FOLDER", help="Folder that acqh bench wrote to.")],
     out: Annotated[Path | None, Option(help="By default FOLDER/report.")] = None,
 ) -> None:
-    """Make a page, tables and figures of what bench stored."""
+    """Write the results of a bench as one HTML page, CSV and LaTeX tables."""
     from acqh.bench import write_report
 
     with reporting() as show:
         made = write_report(directory, out, on_step=lambda step: show(0, None, step))
     said = (
         f"{made.page}\n{made.n_cells:,} cells, {made.n_failed:,} failed; "
-        f"{len(made.tables)} files of tables and {len(made.figures)} of figures beside the page"
+        f"{len(made.tables)} files of tables beside the page"
     )
-    for entry in filter(attrgetter("is_closest"), made.distances):
-        said += (
-            f"\n{entry.dataset}, {entry.rows}: closest to the paper at cut-off {entry.cutoff} "
-            f"(mean difference {entry.mean_difference:.4f})"
-        )
     print_result(asdict(made), said)
 
 

@@ -2,12 +2,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from acqh.bench.report.comparisons import (
-    cutoff_distances,
-    fair_comparisons,
-    paper_comparisons,
-    slug,
-)
+from acqh.bench.report.comparisons import fair_comparisons, slug
 from acqh.bench.report.results import load_results
 from acqh.bench.report.tables import letter
 
@@ -128,54 +123,6 @@ def test_without_a_baseline_there_is_no_verdict(written):
     written.add("label-ridge")
     table = fair_comparisons(load_results(written.path))[0].tables[0]
     assert {entry.verdict for entry in cells(table).values()} == {None}
-
-
-def test_the_papers_figure_stands_beside_ours(written):
-    written.add("acqh-paper", ap=[0.3])
-    written.add("ccq", ap=[0.2])
-    (made,) = paper_comparisons(load_results(written.path))
-    found = cells(made.tables[0])
-    assert found["acqh-paper"].paper == 0.3239
-    assert found["ccq"].paper is None
-    assert made.tables[0].rows[0].label == "ccq"
-    assert "the paper has 5" in " ".join(made.tables[0].notes)
-
-
-@pytest.mark.parametrize(
-    ("facts", "message"),
-    [
-        ({"row": {"n_train": 2000}}, "2,000 training items; the paper has 2,173"),
-        ({"dataset": "mirflickr25k"}, "15,677 of the 20,015 pairs"),
-        ({"dataset": "mine"}, "not one of the paper's data sets"),
-        ({"official": True}, "own split"),
-        ({"row": {"n_components": 10}}, "fewer than K directions"),
-        ({"feature_maps": "rbf"}, "other features"),
-        ({}, "which one the paper means is not known"),
-        ({}, "In part our reconstruction"),
-    ],
-)
-def test_what_differs_from_the_paper_is_said(written, facts, message):
-    written.add("dcmh-discrete", **facts)
-    written.add("acqh-paper", **({} if "row" in facts else facts))
-    (table, *_) = paper_comparisons(load_results(written.path))[0].tables
-    row = next(row for row in table.rows if row.label == "dcmh-discrete")
-    said = [*table.notes, *(table.marks[mark] for mark in row.marks)]
-    assert any(message in text for text in said), said
-
-
-def test_the_closest_cutoff_is_found(written):
-    # At cut-off 50 this is 0.9 times as much: exactly what the paper prints.
-    written.add("acqh-paper", ap=[0.3239 / 0.9], row={"map_50": 0.3239})
-    written.add("gsph", ap=[0.2773 / 0.9], row={"map_50": 0.2773})
-    found = cutoff_distances(load_results(written.path))
-    assert len(found) == 6
-    for entry in found:
-        assert entry.dataset == "wiki"
-        assert entry.n_figures == (2 if entry.rows == "acqh-paper" else 4)
-    for entry in (entry for entry in found if entry.rows == "acqh-paper"):
-        both = [{"50": 0.3239}.get(entry.cutoff, {"all": 1, "100": 0.8}.get(entry.cutoff, 0)
-                * 0.3239 / 0.9) - printed for printed in (0.3239, 0.7098)]  # fmt: skip
-        assert entry.mean_difference == pytest.approx(np.mean(np.abs(both)))
 
 
 def test_names_for_files_are_safe_and_differ():

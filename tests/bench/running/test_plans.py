@@ -8,7 +8,6 @@ from acqh.bench.running.cells import (
     RunGrid,
     build,
     fair_plan,
-    paper_plan,
 )
 from acqh.bench.running.evaluate import BenchData, hash_contents, open_data, prepare
 from acqh.bench.running.store import Estimator
@@ -66,31 +65,6 @@ def test_all_means_every_method_without_a_network_and_the_controls():
     labels = {variant.label for variant in list_variants()}
     assert {"acqh", "acqh-paper", "acqh rbf", "label-ridge", "random", "dch"} <= labels
     assert not {"deep-cmh", "ddcmh"} & labels
-
-
-def test_the_plan_of_the_paper_has_its_tables_and_figures(source):
-    variants = [make_variant(label) for label in ("acqh-paper", "dch", "label-ridge")]
-    cells = paper_plan([source], grid_of(variants))
-    assert {cell.protocol for cell in cells} == {"labelled"}
-    experiments = {name for cell in cells for name in cell.experiments}
-    assert experiments == {
-        "paper-map", "training-size", "convergence", "sensitivity-mu", "sensitivity-lambda",
-        "sensitivity-codebooks",
-    }  # fmt: skip
-    table = [cell for cell in cells if "paper-map" in cell.experiments and cell.seed == 0]
-    lengths = {(cell.label, cell.n_components_asked) for cell in table}
-    assert lengths == {
-        *(("acqh-paper", length) for length in CODE_LENGTHS),
-        *(("dch", length) for length in CODE_LENGTHS),
-        ("label-ridge", None),
-    }
-    assert all(cell.params["n_codebooks"] == 4 for cell in table if cell.label == "acqh-paper")
-    # The paper's own setting serves all of its experiments.
-    middle = next(cell for cell in table if "convergence" in cell.experiments)
-    assert set(middle.experiments) == experiments
-    sizes = sorted(cell.n_train for cell in cells if cell.n_train and cell.label == "dch")
-    n_train = len(make_split(source.data).train)
-    assert sizes == sorted([round(share * n_train) for share in (0.1, 0.2, 0.4, 0.6, 0.8)] * 2)
 
 
 def test_methods_that_need_two_views_are_left_out_of_three():

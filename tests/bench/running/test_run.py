@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -136,17 +135,6 @@ def test_curves_agree_with_the_figures(data_file):
         assert len(recall) == len(curves[f"precision_{place}"]) <= 200
         assert recall[-1] == 1
         assert (np.diff(recall) >= 0).all()
-
-
-def test_a_cell_of_another_experiment_is_not_run_again_but_named(tmp_path, data_file):
-    (cell,) = fair_plan([open_data(str(data_file))], grid_of("random", protocols=("labelled",)))
-    store = Store(tmp_path)
-    store.write({**cell.header(), "status": "done", "rows": []})
-    other = replace(cell, experiments=("paper-map",), bytes_asked=None)
-    assert run_cells([other], store, settings_of(data_file)).n_done == 0
-    record = Store(tmp_path).records()[0]
-    assert record["experiments"] == ["fair", "paper-map"]
-    assert record["bytes_asked"] == 1
 
 
 @pytest.mark.slow

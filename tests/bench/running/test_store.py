@@ -13,7 +13,7 @@ from acqh.errors import CorruptBundleError, InvalidInputError
 CELL = Cell(
     dataset="tiny", data_sha256="ab", preparation={}, protocol="labelled", database="learnt",
     method="acqh", code="c0de", params={"n_components": 8, "random_state": 0}, feature_maps=None,
-    seed=0, n_train=None, official=False, n_threads=1, label="acqh", experiments=("fair",),
+    seed=0, official=False, n_threads=1, label="acqh",
     n_components_asked=8,
 )  # fmt: skip
 ROW = ResultRow(
@@ -29,12 +29,12 @@ def record_of(cell, **facts):
 
 
 def test_a_cell_is_known_by_its_setting_alone():
-    same = replace(CELL, label="other", experiments=("paper-map",), bytes_asked=4)
+    same = replace(CELL, label="other", bytes_asked=4)
     assert same.key == CELL.key
     changes = {
         "dataset": "other", "data_sha256": "cd", "preparation": {"text": {"class": "Center"}},
         "protocol": "unlabelled", "database": "hashed", "method": "dch", "code": "other",
-        "params": {"n_components": 16}, "feature_maps": "rbf", "seed": 1, "n_train": 5,
+        "params": {"n_components": 16}, "feature_maps": "rbf", "seed": 1,
         "official": True, "n_threads": 2,
     }  # fmt: skip
     keys = {replace(CELL, **{name: value}).key for name, value in changes.items()}
@@ -49,12 +49,12 @@ def test_ways_to_code_the_database_share_a_fit_and_nothing_else_does():
 def test_equal_cells_are_merged_and_fits_kept_together():
     other = replace(CELL, seed=1)
     merged = merge_cells(
-        [CELL, other, replace(CELL, experiments=("convergence",)), replace(CELL, database="hashed")]
+        [CELL, other, replace(CELL, label="again"), replace(CELL, database="hashed")]
     )
     assert [(cell.seed, cell.database) for cell in merged] == [
         (0, "learnt"), (0, "hashed"), (1, "learnt"),
     ]  # fmt: skip
-    assert merged[0].experiments == ("fair", "convergence")
+    assert merged[0].label == "acqh"
 
 
 def test_what_is_written_is_read_back(tmp_path):
@@ -126,9 +126,9 @@ def test_the_table_grows_by_the_rows_of_a_new_cell_alone(tmp_path):
     store.write(record_of(replace(CELL, seed=1)))
     assert len(lines_of(tmp_path)) == 3
     assert (tmp_path / "results.csv").stat().st_ino == inode  # not another file in its place
-    store.write(record_of(CELL, experiments=["fair", "other"]))
+    store.write(record_of(CELL, label="other"))
     assert len(lines_of(tmp_path)) == 3
-    assert sum("fair other" in line for line in lines_of(tmp_path)) == 1
+    assert sum("other" in line for line in lines_of(tmp_path)) == 1
 
 
 def test_a_torn_line_of_the_table_is_mended_by_writing_it_again(tmp_path):

@@ -57,25 +57,17 @@ _SMALL = 1e-3
 _Style = dict[str, Any]
 
 
-def draw(plot: Plot) -> dict[str, bytes]:
-    """Draw a figure in all formats.
+def draw(plot: Plot, kind: str = "svg") -> bytes:
+    """Draw a figure: the same bytes for the same plot.
 
-    Gives bytes by format (svg, png and pdf), the same for the same plot. Raises MissingExtraError:
-    Matplotlib is not installed.
+    `kind`: one of FORMATS. Raises MissingExtraError: Matplotlib is not installed.
     """
     matplotlib = require("matplotlib")
-    files = {}
+    buffer = io.BytesIO()
     with matplotlib.rc_context({**_STYLE, "svg.hashsalt": plot.name}):
-        figure = _figure(plot)
-        # Space is shared out once; every saving would do it again.
-        figure.draw_without_rendering()
-        figure.set_layout_engine("none")
-        for kind in FORMATS:
-            buffer = io.BytesIO()
-            metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-            figure.savefig(buffer, format=kind, metadata=metadata, transparent=kind == "svg")
-            files[kind] = buffer.getvalue()
-    return files
+        metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+        _figure(plot).savefig(buffer, format=kind, metadata=metadata, transparent=kind == "svg")
+    return buffer.getvalue()
 
 
 def _figure(plot: Plot) -> Any:
@@ -134,10 +126,6 @@ def _draw_panel(ax: Any, panel: Panel, plot: Plot, styles: dict[str, _Style]) ->
     ax.set_xlabel(plot.x_label)
     if plot.x_log:
         ax.set_xscale("log")
-    if plot.y_log:
-        ax.set_yscale("log")
-    if plot.y_from_zero:
-        ax.set_ylim(0, 1.1 * max(y for series in panel.series for y in series.y))
     for series in panel.series:
         style = dict(styles[series.label])
         if not series.x:
@@ -154,10 +142,9 @@ def _draw_panel(ax: Any, panel: Panel, plot: Plot, styles: dict[str, _Style]) ->
 def _plain_ticks(ax: Any, plot: Plot, series: Sequence[Series]) -> None:
     """Write numbers out; where there are few sizes, as 1, 2, 4, 8, 16, put ticks at them."""
     ticker = require("matplotlib.ticker")
-    for axis, is_log in ((ax.xaxis, plot.x_log), (ax.yaxis, plot.y_log)):
-        if is_log:
-            axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short(value)))
-            axis.set_minor_formatter(ticker.NullFormatter())
+    if plot.x_log:
+        ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short(value)))
+        ax.xaxis.set_minor_formatter(ticker.NullFormatter())
     sizes = sorted({x for line in series for x in line.x})
     if plot.x_log and 1 < len(sizes) <= _MAX_TICKS and any(len(line.x) > 1 for line in series):
         ax.set_xticks(sizes)

@@ -24,7 +24,7 @@ _HTML_VERDICTS = {
 _HTML_PLACES = {1: "best", 2: "second"}
 _CSV_COLUMNS = (
     "table", "quantity", "label", "coded_from", "kind", "group", "column", "mean", "std",
-    "n_seeds", "place", "paper", "difference", "verdict", "p_value", "remarks",
+    "n_seeds", "place", "verdict", "p_value", "remarks",
 )  # fmt: skip
 # Entries of plain tables longer than this many characters may be broken into lines.
 _WRAP = 40
@@ -38,8 +38,6 @@ class _Figure(NamedTuple):
     is_edge: bool  # whether its column is the first of a group
     mean: str = ""
     spread: str = ""  # empty for a single seed
-    printed: str = ""  # the paper's figure; empty where it prints none
-    difference: str = ""  # ours minus it
 
 
 def _rows(table: Table) -> Iterator[tuple[TableRow, list[str], list[_Figure]]]:
@@ -51,10 +49,8 @@ def _rows(table: Table) -> Iterator[tuple[TableRow, list[str], list[_Figure]]]:
         for column, is_edge, entry in zip(table.columns, edges, row.entries, strict=True):
             texts: list[str] = []
             if entry is not None:
-                mean, std, paper = entry.summary.mean, entry.summary.std, entry.paper
+                mean, std = entry.summary.mean, entry.summary.std
                 texts = [f"{mean:.{digits}f}", "" if std is None else f"{std:.{digits}f}"]
-                if paper is not None:
-                    texts += [f"{paper:.{digits}f}", f"{mean - paper:+.{digits}f}"]
             figures.append(_Figure(column, entry, is_edge, *texts))
         yield row, [row.label, row.coded_from][: len(table.names)], figures
 
@@ -71,13 +67,11 @@ def to_csv(table: Table) -> str:
         for column, entry, *_ in figures:
             if entry is None:
                 continue
-            mean, paper = entry.summary.mean, entry.paper
             writer.writerow(
                 (
                     table.name, table.quantity.column, row.label, row.coded_from, row.kind,
-                    column.group, column.name, mean, entry.summary.std, entry.summary.n,
-                    entry.place or None, paper, None if paper is None else mean - paper,
-                    entry.verdict, entry.p_value,
+                    column.group, column.name, entry.summary.mean, entry.summary.std,
+                    entry.summary.n, entry.place or None, entry.verdict, entry.p_value,
                     " ".join(table.marks[mark] for mark in (*row.marks, *entry.marks)),
                 )
             )  # fmt: skip
@@ -111,13 +105,6 @@ def to_latex(table: Table) -> str:
         first, *others = map(escape_latex, names)
         cells = [first + _latex_marks(row.marks), *others, *map(_latex_figure, figures)]
         body.append(f"{' & '.join(cells)} \\\\")
-        if any(figure.printed for figure in figures):
-            printed = [
-                f"{{\\scriptsize {figure.printed} (${figure.difference}$)}}" * bool(figure.printed)
-                for figure in figures
-            ]
-            start = "\\quad{\\scriptsize paper} & " + "& " * (n_names - 1)
-            body.append(f"{start}{' & '.join(printed)} \\\\")
     marks = [f"$^{{{mark}}}$~{escape_latex(text)}" for mark, text in table.marks.items()]
     lines = [
         "% needs \\usepackage{booktabs,graphicx}",
@@ -209,9 +196,6 @@ def _html_figure(figure: _Figure) -> str:
         text += f"<small>±{figure.spread.removeprefix('0')}</small>"
     text += _HTML_VERDICTS.get(entry.verdict or "", "").format(p=entry.p_value or 0.0)
     text += _html_marks(entry.marks)
-    if figure.printed:
-        difference = figure.difference.replace("-", "−")
-        text += f'<small class="printed">{figure.printed} ({difference})</small>'
     kind = " ".join(filter(None, (edge, _HTML_PLACES.get(entry.place))))
     return f'<td class="{kind}" data-value="{entry.summary.mean:.6g}">{text}</td>'
 

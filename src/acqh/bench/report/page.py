@@ -7,19 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
-from itertools import product
 from string import Template
 from typing import Any
 
 from acqh import __version__
 from acqh.bench.protocol import PROTOCOLS
-from acqh.bench.report.comparisons import Comparison, CutoffDistance
-from acqh.bench.report.drawing import FORMATS
+from acqh.bench.report.comparisons import Comparison
 from acqh.bench.report.formats import plain_html, to_html
 from acqh.bench.report.plots import Plot
-from acqh.bench.report.published import load_field, load_paper
 from acqh.bench.report.results import Results, group
-from acqh.bench.report.tables import Table
 from acqh.bench.running.store import Record
 from acqh.methods.registry import get
 from acqh.methods.registry import list as list_methods
@@ -36,8 +32,6 @@ CITATION = f"""\
   title   = {{acqh: cross-modal retrieval from a few bytes per item}},
   version = {{{__version__}}}
 }}"""
-_FIELD_DATA = {"mirflickr25k": "MIRFlickr25K", "nuswide": "NUS-WIDE", "coco": "MS COCO"}
-_FIELD_BITS = ("16", "32", "64")
 
 
 @dataclass(frozen=True)
@@ -46,20 +40,8 @@ class Report:
 
     results: Results
     fair: Sequence[Comparison]
-    paper: Sequence[Comparison]
-    distances: Sequence[CutoffDistance]
-    # By the name of the comparison they belong to; the others under ``""``.
+    # By the name of the comparison they belong to.
     plots: Mapping[str, Sequence[Plot]]
-
-    @property
-    def tables(self) -> list[Table]:
-        """Every table of the report."""
-        return [table for made in (*self.fair, *self.paper) for table in made.tables]
-
-    @property
-    def figures(self) -> list[Plot]:
-        """Every figure of the report."""
-        return [plot for plots in self.plots.values() for plot in plots]
 
 
 # Level of the heading, id, title, and content as HTML.
@@ -100,24 +82,6 @@ def _sections(report: Report, drawn: Mapping[str, bytes]) -> Iterator[Section]:
         )
         yield 2, "fair", "Fair comparison: equal bytes", lead + _winners(report.fair)
         yield from (_comparison(report, comparison, drawn) for comparison in report.fair)
-    if any(run.setting["protocol"] == "field" for run in results.runs):
-        lead = (
-            "<p>What others have printed under the field's protocol, each cut-off for itself. "
-            "None of it was measured here. Compare only with a table of the same cut-off, and mind "
-            "features and how the epoch was chosen; a dash: not printed.</p>"
-        )
-        yield 2, "published", "Published figures", lead + "\n".join(_field_tables())
-    if report.paper:
-        source = escape(load_paper()["source"])
-        lead = (
-            f"<p>The settings of the paper, beside its printed figures ({source})."
-            " Letters at figures say where data or protocol are not the paper's.</p>"
-        )
-        distances = _distances(report.distances) if report.distances else ""
-        yield 2, "paper", "The paper's tables and figures", lead + distances
-        yield from (_comparison(report, comparison, drawn) for comparison in report.paper)
-    if report.plots.get(""):
-        yield 2, "studies", "Studies of the method", _figures("studies", report.plots[""], drawn)
     if results.failures:
         lead = "<p>These cells were run and failed; nothing above includes them.</p>"
         yield 2, "failures", "What failed", lead + _failures(results)
@@ -176,44 +140,6 @@ def _winners(comparisons: Sequence[Comparison]) -> str:
     )
 
 
-def _distances(distances: Sequence[CutoffDistance]) -> str:
-    rows: dict[tuple[str, str, int], dict[str, str]] = {}
-    for entry in distances:
-        row = rows.setdefault((entry.dataset, entry.rows, entry.n_figures), {})
-        row[f"@{entry.cutoff}"] = f"{entry.mean_difference:.3f}"
-        if entry.is_closest:
-            row["closest"] = f"@{entry.cutoff}"
-    lead = (
-        "<p>The paper does not state the cut-off of its average precision. Mean absolute "
-        "difference of our figures, at three cut-offs, from its printed ones:</p>"
-    )
-    names = [*dict.fromkeys(f"@{entry.cutoff}" for entry in distances), "closest"]
-    columns = ("data", "rows compared", "figures", *names)
-    return lead + plain_html(
-        columns, [(*name, *(row[key] for key in names)) for name, row in rows.items()]
-    )
-
-
-def _field_tables() -> Iterator[str]:
-    """Yield the published figures: a table per cut-off and data set."""
-    heads = [f"{way} {bits}" for way in ("I→T", "T→I") for bits in _FIELD_BITS]
-    columns = ("method", "venue", "read in", *heads, "labels", "features", "epoch")
-    cutoffs = dict.fromkeys(row["cutoff"] for row in load_field())
-    for cutoff, (data, title) in product(cutoffs, _FIELD_DATA.items()):
-        rows = []
-        for row in load_field():
-            if row["cutoff"] != cutoff or data not in row["figures"]:
-                continue
-            pairs = [row["figures"][data].get(bits) for bits in _FIELD_BITS]
-            figures = [f"{pair[way]:.3f}" if pair else "–" for way in (0, 1) for pair in pairs]
-            name = (row["method"], row["venue"], row["read_in"])
-            learnt = "yes" if row["labels"] else "no"
-            rows.append((*name, *figures, learnt, row["features"], row["epoch"]))
-        if rows:
-            caption = f"{title}, published MAP, cut-off {cutoff}; I→T: image → text"
-            yield plain_html(columns, rows, caption=caption)
-
-
 def _comparison(report: Report, comparison: Comparison, drawn: Mapping[str, bytes]) -> Section:
     tables = [(table.quantity.title, to_html(table)) for table in comparison.tables]
     content = f"<p>{escape(comparison.description)}</p>" + _tabs(comparison.name, tables)
@@ -223,17 +149,15 @@ def _comparison(report: Report, comparison: Comparison, drawn: Mapping[str, byte
 
 
 def _figures(name: str, plots: Sequence[Plot], drawn: Mapping[str, bytes]) -> str:
-    """Return figures with their captions and the files they can be had as."""
+    """Return figures with their captions."""
     tabs = []
     for plot in plots:
         key, title, caption = map(escape, (plot.name, plot.title, plot.caption))
-        links = ", ".join(f'<a href="figures/{key}.{kind}">{kind.upper()}</a>' for kind in FORMATS)
         image = b64encode(drawn[plot.name]).decode()
         figure = (
             f'<figure id="{key}"><div class="scroll"><img alt="{title}. {caption}" '
             f'src="data:image/svg+xml;base64,{image}"></div>\n'
-            f"<figcaption><b>{title}.</b> {caption} "
-            f"<span>Beside this page: {links}</span></figcaption></figure>"
+            f"<figcaption><b>{title}.</b> {caption}</figcaption></figure>"
         )
         tabs.append((plot.title, figure))
     return _tabs(name, tabs)
@@ -303,14 +227,13 @@ def _data(records: Sequence[Record]) -> str:
         setting = record["setting"]
         row = record["rows"][0]
         counts = tuple(f"{row[name]:,}" for name in ("n_train", "n_query", "n_database"))
-        if setting.get("n_train") is None:
-            prepared = "; ".join(
-                f"{view}: {_map_name(made)}"
-                for view, made in (setting.get("preparation") or {}).items()
-            )
-            name = (setting["dataset"], setting["protocol"], *counts)
-            digest = str(setting.get("data_sha256", ""))[:16]
-            rows[name] = (*name, prepared or "none", digest)
+        prepared = "; ".join(
+            f"{view}: {_map_name(made)}"
+            for view, made in (setting.get("preparation") or {}).items()
+        )
+        name = (setting["dataset"], setting["protocol"], *counts)
+        digest = str(setting.get("data_sha256", ""))[:16]
+        rows[name] = (*name, prepared or "none", digest)
     columns = ("data", "protocol", "training", "queries", "database", "preparation", "sha256")
     said = " ".join(f"{p.name.capitalize()}: {p.description}." for p in PROTOCOLS.values())
     return f"<p>{said}</p>{plain_html(columns, sorted(rows.values()))}"
@@ -327,11 +250,10 @@ def _splits(records: Sequence[Record]) -> str:
     rows = set()
     for record in records:
         setting = record["setting"]
-        part = "all" if setting.get("n_train") is None else f"{setting['n_train']:,}"
         kind = "official" if setting.get("official") else "drawn"
-        name = (setting["dataset"], setting["protocol"], setting["seed"], part, kind)
+        name = (setting["dataset"], setting["protocol"], setting["seed"], kind)
         rows.add((*name, str(record["split_hash"])[:32]))
-    columns = ("data", "protocol", "seed", "training items", "split", "sha256 (first half)")
+    columns = ("data", "protocol", "seed", "split", "sha256 (first half)")
     return plain_html(columns, sorted(rows))
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -11,16 +10,10 @@ from acqh.bench.report.comparisons import Comparison
 from acqh.bench.report.results import Kind, Results, Run, group, summarise
 from acqh.bench.report.tables import RowId, arrow, row_id
 
-# The size at which curves are drawn, as in the paper; as storage, four bytes.
-_MIDDLE_COMPONENTS = 32
+# The size at which curves are drawn.
 _MIDDLE_BYTES = 4
 # Points of a drawn curve; more cannot be told apart.
 _MAX_POINTS = 40
-_SENSITIVITY = {
-    "sensitivity-mu": ("label_ridge", "μ (label_ridge)", True),
-    "sensitivity-lambda": ("label_weight", "λ (label_weight)", True),
-    "sensitivity-codebooks": ("n_codebooks", "number of codebooks", False),
-}
 
 
 @dataclass(frozen=True)
@@ -53,8 +46,6 @@ class Plot:
     y_label: str
     panels: tuple[Panel, ...]
     x_log: bool = False
-    y_log: bool = False
-    y_from_zero: bool = False  # whether the axis starts at 0, so that small differences look small
 
 
 def fair_plots(results: Results, comparison: Comparison) -> list[Plot]:
@@ -82,17 +73,6 @@ def fair_plots(results: Results, comparison: Comparison) -> list[Plot]:
         ),
         *_curve_plots(results, comparison, at_middle, size),
     ]  # fmt: skip
-
-
-def paper_plots(results: Results, comparison: Comparison) -> list[Plot]:
-    """Return the curves that the paper draws at its middle code length.
-
-    The comparison is one in the paper's setting. None where that length was not run.
-    """
-    chosen = [run for run in comparison.runs if run.n_components in (None, _MIDDLE_COMPONENTS)]
-    if all(run.n_components is None for run in chosen):
-        return []
-    return _curve_plots(results, comparison, chosen, f"K = {_MIDDLE_COMPONENTS}")
 
 
 def _curve_plots(
@@ -126,81 +106,6 @@ def _curve_plots(
     ]  # fmt: skip
 
 
-def study_plots(results: Results) -> list[Plot]:
-    """Return training time by size, convergence and sensitivities, as far as they were run."""
-    return [*_training_size(results), *_convergence(results), *_sensitivities(results)]
-
-
-def _training_size(results: Results) -> Iterable[Plot]:
-    found = group(results.of("training-size"), lambda run: run.setting["dataset"], unique=False)
-    panels = []
-    for dataset, runs in found.items():
-        one_way = [run for run in runs if run.direction == runs[0].direction]
-        size, name = (lambda run: run.row["n_train"]), (lambda run: run.label)
-        panels.append(Panel(dataset, _lines(one_way, name, size, "fit_seconds")))
-    if panels:
-        yield Plot(
-            "training-size", "Training time against training set size",
-            f"K = {_MIDDLE_COMPONENTS}; mean over seeds.", "training items", "seconds to fit",
-            tuple(panels), y_log=True,
-        )  # fmt: skip
-
-
-def _convergence(results: Results) -> Iterable[Plot]:
-    chosen = [run for run in results.of("convergence") if run.record.get("objective")]
-    series = []
-    for name, runs in group(chosen, _label_and_data).items():
-        traces = [np.asarray(run.record["objective"], dtype=np.float64) for run in runs]
-        # A run that has converged earlier stays where it is.
-        length = max(map(len, traces))
-        padded = [np.pad(trace, (0, length - len(trace)), mode="edge") for trace in traces]
-        mean = np.mean([trace / np.abs(trace).max() for trace in padded], axis=0)
-        series.append(Series(name, runs[0].kind, tuple(range(1, length + 1)), _floats(mean)))
-    if series:
-        yield Plot(
-            "convergence", "Convergence",
-            f"Objective over its largest value; K = {_MIDDLE_COMPONENTS}; mean over seeds.",
-            "sweep", "objective", (Panel("", tuple(series)),), y_from_zero=True,
-        )  # fmt: skip
-
-
-def _sensitivities(results: Results) -> Iterable[Plot]:
-    for experiment, (parameter, title, is_log) in _SENSITIVITY.items():
-        runs = results.of(experiment)
-        panels = []
-        for direction in dict.fromkeys(run.direction for run in runs):
-            one_way = [run for run in runs if run.direction == direction]
-            lines = _lines(one_way, _label_and_data, partial(_parameter, parameter))
-            panels.append(Panel(arrow(direction), lines))
-        if panels:
-            yield Plot(
-                experiment, f"Sensitivity to {title}",
-                f"K = {_MIDDLE_COMPONENTS}; mean over seeds.", title, "MAP@all",
-                tuple(panels), x_log=is_log, y_from_zero=True,
-            )  # fmt: skip
-
-
-def _lines(
-    runs: Sequence[Run],
-    name: Callable[[Run], str],
-    size_of: Callable[[Run], float],
-    column: str = "map_all",
-) -> tuple[Series, ...]:
-    """Return a line per name: mean figures by size."""
-    return tuple(
-        Series(label, rows[0].kind, *_by_size(rows, size_of, column))
-        for label, rows in group(runs, name, unique=False).items()
-    )
-
-
-def _label_and_data(run: Run) -> str:
-    return f"{run.label}, {run.setting['dataset']}"
-
-
-def _parameter(name: str, run: Run) -> float:
-    return float(run.setting["params"][name])
-
-
 def _panels(
     runs: Sequence[Run], points: Callable[[Sequence[Run]], tuple[Sequence[float], Sequence[float]]]
 ) -> tuple[Panel, ...]:
@@ -223,12 +128,12 @@ def _name(row: RowId, rows: Iterable[RowId]) -> str:
 
 
 def _by_size(
-    runs: Sequence[Run], size_of: Callable[[Run], float | None], column: str = "map_all"
+    runs: Sequence[Run], size_of: Callable[[Run], float | None]
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return sizes and mean figures; no sizes but a single figure where there is no choice."""
     by_size = group(runs, size_of)
     means = {
-        size: summarise(run.row[column] for run in rows).mean for size, rows in by_size.items()
+        size: summarise(run.row["map_all"] for run in rows).mean for size, rows in by_size.items()
     }
     if set(means) == {None}:
         return (), (means[None],)

@@ -1,21 +1,16 @@
-"""From what a bench stored to a page, tables and figures."""
+"""Write the report of a bench: one HTML page, and tables as CSV and LaTeX."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from acqh.bench.report.comparisons import (
-    CutoffDistance,
-    cutoff_distances,
-    fair_comparisons,
-    paper_comparisons,
-)
+from acqh.bench.report.comparisons import fair_comparisons
 from acqh.bench.report.drawing import draw
 from acqh.bench.report.formats import to_csv, to_latex
 from acqh.bench.report.page import Report, render_page
-from acqh.bench.report.plots import fair_plots, paper_plots, study_plots
-from acqh.bench.report.results import Results, load_results
+from acqh.bench.report.plots import fair_plots
+from acqh.bench.report.results import load_results
 from acqh.io.write import replace_file
 
 
@@ -27,11 +22,9 @@ class ReportFiles:
     ----------
     page : Path
         One HTML file that needs no other.
-    tables, figures : tuple of Path
-        CSV and LaTeX; SVG, PNG and PDF.
+    tables : tuple of Path
+        CSV and LaTeX.
     n_cells, n_failed : int
-    distances : tuple of CutoffDistance
-        How close each cut-off comes to the paper's figures.
 
     Examples
     --------
@@ -43,10 +36,8 @@ class ReportFiles:
 
     page: Path
     tables: tuple[Path, ...]
-    figures: tuple[Path, ...]
     n_cells: int
     n_failed: int
-    distances: tuple[CutoffDistance, ...]
 
 
 def write_report(
@@ -56,7 +47,7 @@ def write_report(
     title: str = "Cross-modal retrieval: bench report",
     on_step: Callable[[str], None] = lambda _: None,
 ) -> ReportFiles:
-    """Write the page, tables and figures of what ``acqh bench`` stored.
+    """Write the page and tables of what ``acqh bench`` stored.
 
     Parameters
     ----------
@@ -89,42 +80,25 @@ def write_report(
     PosixPath('results/report/index.html')
     """
     on_step("reading results")
-    report = make_report(load_results(path), on_step)
+    results = load_results(path)
+    on_step("comparing methods")
+    comparisons = fair_comparisons(results)
+    plots = {made.name: fair_plots(results, made) for made in comparisons}
     folder = Path(path) / "report" if out is None else Path(out)
-    for part in ("tables", "figures"):
-        (folder / part).mkdir(parents=True, exist_ok=True)
-    tables, figures, drawn = [], [], {}
-    for table in report.tables:
+    (folder / "tables").mkdir(parents=True, exist_ok=True)
+    tables, drawn = [], {}
+    for table in (table for made in comparisons for table in made.tables):
         for kind, text in (("csv", to_csv(table)), ("tex", to_latex(table))):
             tables.append(folder / "tables" / f"{table.name}.{kind}")
             replace_file(tables[-1], text.encode())
-    for plot in report.figures:
+    for plot in (plot for group in plots.values() for plot in group):
         on_step(f"drawing {plot.name}")
-        for kind, content in draw(plot).items():
-            figures.append(folder / "figures" / f"{plot.name}.{kind}")
-            replace_file(figures[-1], content)
-            if kind == "svg":
-                drawn[plot.name] = content
+        drawn[plot.name] = draw(plot)
     page = folder / "index.html"
-    replace_file(page, render_page(report, drawn, title).encode())
-    results = report.results
+    replace_file(page, render_page(Report(results, comparisons, plots), drawn, title).encode())
     return ReportFiles(
         page=page,
         tables=tuple(tables),
-        figures=tuple(figures),
         n_cells=len({run.record["key"] for run in results.runs}),
         n_failed=len(results.failures),
-        distances=tuple(report.distances),
     )
-
-
-def make_report(results: Results, on_step: Callable[[str], None] = lambda _: None) -> Report:
-    """Return the tables and figures of some results, not yet written anywhere."""
-    on_step("comparing methods")
-    fair, paper = fair_comparisons(results), paper_comparisons(results)
-    plots = {
-        **{made.name: fair_plots(results, made) for made in fair},
-        **{made.name: paper_plots(results, made) for made in paper},
-        "": study_plots(results),
-    }
-    return Report(results, fair, paper, cutoff_distances(results), plots)

@@ -23,7 +23,7 @@ _OURS = ("acqh", "acqh-paper")
 _CONTROLS = ("label-ridge", "random")
 _SETTING = ("dataset", "protocol", "database", "method", "params", "feature_maps", "seed")
 _RECORD = (
-    "setting", "label", "experiments", "status", "split_hash", "versions", "machine", "finished",
+    "setting", "label", "status", "split_hash", "versions", "machine", "finished",
 )  # fmt: skip
 # What of a setting says which version of something it is.
 _CONTENTS = {"dataset": ("data_sha256", "preparation"), "method": ("code",)}
@@ -76,17 +76,8 @@ class Run:
         """Bytes per item that were asked for, None where the method has no choice."""
         if not any(name in self.setting["params"] for name in _SIZES):
             return None
-        # A cell that was first run for another experiment may not say what it was asked for.
         asked = self.record.get("bytes_asked")
         return int(self.row["bytes_per_item"] if asked is None else asked)
-
-    @property
-    def n_components(self) -> int | None:
-        """Length of codes or vectors that was asked for, None where there is no choice."""
-        params = self.setting["params"]
-        asked = self.record.get("n_components_asked")
-        asked = params.get("n_bits", params.get("n_components")) if asked is None else asked
-        return None if asked is None else int(asked)
 
 
 @dataclass(frozen=True)
@@ -133,10 +124,6 @@ class Results:
             for position, row in enumerate(record["rows"])
         ]
         self._curves: dict[str, dict[str, Array]] = {}
-
-    def of(self, experiment: str) -> list[Run]:
-        """Return the runs of one experiment."""
-        return [run for run in self.runs if experiment in run.record["experiments"]]
 
     def curve(self, run: Run, name: str) -> Array:
         """Return a stored array of a run, such as ``"ap"``, per query.

@@ -60,7 +60,6 @@ class Entry:
     summary: Summary
     # 1 for the best of its column, 2 for the second, otherwise 0.
     place: int = 0
-    paper: float | None = None  # what the paper prints for it
     verdict: Verdict | None = None  # against the best baseline
     p_value: float | None = None  # of that comparison, corrected
     marks: tuple[str, ...] = ()  # letters of the table's `marks`
@@ -191,15 +190,14 @@ def make_table(
     *,
     order: Callable[[RowId], Any],
     remarks: Callable[[Sequence[Run]], Iterable[str]],
-    paper: Callable[[Run], float | None] = lambda _: None,
     verdicts: Mapping[tuple[RowId, int], tuple[Verdict, float]] = MappingProxyType({}),
     notes: Sequence[str] = (),
 ) -> Table:
     """Return a table of the means over seeds.
 
     `order`: sort key of rows. `remarks`: gives sentences about a cell; each becomes a letter at the
-    figure, or at the row or a note under the table if it is true of all of it. `paper`: gives what
-    the paper prints for a run. `verdicts`: by row and column. `notes`: sentences that stand under
+    figure, or at the row or a note under the table if it is true of all of it.
+    `verdicts`: by row and column. `notes`: sentences that stand under
     the table besides those about seeds and definition.
     """
     told = {cell: list(dict.fromkeys(remarks(runs))) for cell, runs in grid.runs.items()}
@@ -225,7 +223,7 @@ def make_table(
             summary = summarise(run.row[quantity.column] for run in runs)
             verdict, p_value = verdicts.get((row, number), (None, None))
             place = places[number].get(row, 0)
-            entries.append(Entry(summary, place, paper(runs[0]), verdict, p_value, marks))
+            entries.append(Entry(summary, place, verdict, p_value, marks))
         rows.append(TableRow(*row, grid.kinds[row], tuple(entries), row_marks))
     all_notes = (_seeds_note(grid), quantity.note, _counts_note(grid), *notes, *always)
     marks_by_letter = {sign: text for text, sign in letters.items()}

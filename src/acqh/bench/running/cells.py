@@ -3,13 +3,14 @@
 import hashlib
 import inspect
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from acqh.bench.protocol import PROTOCOLS, make_split
+from acqh.bench.protocol import PROTOCOLS
 from acqh.bench.running.evaluate import BenchData
 from acqh.bench.running.variants import Variant, find_method, make_maps
 from acqh.errors import InvalidInputError
@@ -20,28 +21,15 @@ _KEY_DIGITS = 16
 # What decides a fit.
 _FIT_SETTING = (
     "dataset", "data_sha256", "preparation", "protocol", "method", "code", "params",
-    "feature_maps", "seed", "n_train", "official", "n_threads",
+    "feature_maps", "seed", "official", "n_threads",
 )  # fmt: skip
 _PACKAGE = Path(__file__).parents[2]
 # What no figure of a cell comes from; all else counts.
 APART = (
     "bench/report", "cli", "collection", "export", "integrations", "scale", "serve",
 )  # fmt: skip
-# Code lengths of the paper, in bits; as storage, 1 to 16 bytes.
+# Code lengths in bits: 1 to 16 bytes.
 CODE_LENGTHS = (8, 16, 32, 64, 128)
-# The length at which the paper looks at anything but average precision.
-_MIDDLE_LENGTH = 32
-# Shares of the training set at which the time of a fit is measured, besides the whole.
-_TRAIN_SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)
-# What the paper times at several sizes, and the method beside it.
-_TIMED_BY_SIZE = ("acqh", "acqh-paper", "dch", "fdch")
-# Around the paper's values, 1e-2, 1e-4 and 4; its figures show no scale.
-_SENSITIVITY: Mapping[str, tuple[str, tuple[float, ...]]] = {
-    "sensitivity-mu": ("label_ridge", (1e-6, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 1e2)),
-    "sensitivity-lambda": ("label_weight", (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)),
-    "sensitivity-codebooks": ("n_codebooks", (1, 2, 3, 4, 6, 8)),
-}
-_STUDIED = "acqh-paper"
 
 
 @dataclass(frozen=True)
@@ -66,15 +54,11 @@ class Cell:
     feature_maps : str or None
         Name of the feature maps that replace the method's own.
     seed : int
-    n_train : int or None
-        Number of training items, where it is not the protocol's own.
     official : bool or str
         Whether the source's own split is used.
     n_threads : int
     label : str
         Name in tables; not part of the setting, nor is what follows.
-    experiments : tuple of str
-        What the cell is part of.
     n_components_asked : int or None
         Length of codes or query vectors that was asked for; None where there is no choice.
     bytes_asked : int or None
@@ -91,11 +75,9 @@ class Cell:
     params: dict[str, Any]
     feature_maps: str | None
     seed: int
-    n_train: int | None
     official: bool | str
     n_threads: int
     label: str
-    experiments: tuple[str, ...]
     n_components_asked: int | None = None
     bytes_asked: int | None = None
 
@@ -121,20 +103,17 @@ class Cell:
     def header(self) -> dict[str, Any]:
         """Return what a record says of the cell before it is run."""
         asked = {name: getattr(self, name) for name in ("n_components_asked", "bytes_asked")}
-        said = {"label": self.label, "experiments": list(self.experiments)}
-        return {"key": self.key, "setting": self.setting, **said, **asked}
+        return {"key": self.key, "setting": self.setting, "label": self.label, **asked}
 
 
 def merge_cells(cells: Iterable[Cell]) -> list[Cell]:
-    """Return each cell once, in the order of first appearance, with the experiments of all.
+    """Return each cell once, in the order of first appearance.
 
     Cells of one fit are put side by side, so that it is made once.
     """
     merged: dict[str, dict[str, Cell]] = {}
     for cell in cells:
-        group = merged.setdefault(cell.fit_key, {})
-        known = group.get(cell.key)
-        group[cell.key] = cell if known is None else _join(known, cell)
+        merged.setdefault(cell.fit_key, {}).setdefault(cell.key, cell)
     return [cell for group in merged.values() for cell in group.values()]
 
 
@@ -144,15 +123,6 @@ def build(cell: Cell) -> BaseMethod:
     if cell.feature_maps is not None:
         params["feature_maps"] = make_maps(cell.feature_maps, cell.seed)
     return find_method(cell.method)(**params)
-
-
-def _join(first: Cell, second: Cell) -> Cell:
-    return replace(
-        first,
-        experiments=tuple(dict.fromkeys((*first.experiments, *second.experiments))),
-        n_components_asked=first.n_components_asked or second.n_components_asked,
-        bytes_asked=first.bytes_asked or second.bytes_asked,
-    )
 
 
 def _digest(value: Any) -> str:
@@ -189,107 +159,44 @@ def fair_plan(sources: Sequence[BenchData], grid: RunGrid) -> list[Cell]:
         for protocol in grid.protocols
         for variant in _fitting(source, grid)
         if PROTOCOLS[protocol].learns_from_labels or variant.cls.info.label_free
-        for cell in _fair_cells(_Maker(source, grid, seed, protocol), variant)
+        for cell in _fair_cells(source, grid, seed, protocol, variant)
     )
 
 
-def _fair_cells(make: "_Maker", variant: Variant) -> Iterator[Cell]:
-    modes = variant.cls.info.modes
-    chosen: list[DatabaseMode] = [modes[0]]
-    if not PROTOCOLS[make.protocol].database_is_train:
-        chosen = [mode for mode in ("hashed", "unified") if mode in modes]
-    for length in make.grid.lengths:
-        n_bytes = length // 8
-        sizes = variant.sizes_by_bytes(n_bytes)
+def _fair_cells(
+    source: BenchData, grid: RunGrid, seed: int, protocol: str, variant: Variant
+) -> Iterator[Cell]:
+    info = variant.cls.info
+    chosen: list[DatabaseMode] = [info.modes[0]]
+    if not PROTOCOLS[protocol].database_is_train:
+        chosen = [mode for mode in ("hashed", "unified") if mode in info.modes]
+    for length, database in product(grid.lengths, chosen):
+        sizes = variant.sizes_by_bytes(length // 8)
         if sizes is None:
             continue
-        for database in chosen:
+        params = variant.full_params(sizes, seed)
+        yield Cell(
+            dataset=source.data.name,
+            data_sha256=source.sha256,
+            preparation=dict(source.preparation),
+            protocol=protocol,
+            database=database,
+            method=info.name,
+            code=fingerprint_code(variant.cls),
+            params=params,
+            feature_maps=variant.feature_maps,
+            seed=seed,
+            official=grid.official,
+            n_threads=grid.n_threads,
+            label=variant.label,
+            n_components_asked=params.get("n_bits", params.get("n_components")),
             # What has no size is one cell, whatever the bytes of the others.
-            asked = n_bytes if sizes else None
-            yield make(variant, sizes, ("fair",), database=database, n_bytes=asked)
-
-
-def paper_plan(sources: Sequence[BenchData], grid: RunGrid) -> list[Cell]:
-    """Return the cells of the paper's tables and figures.
-
-    All code lengths as numbers of bits or components, the database being the training set; the
-    time of a fit by the number of training items; and, of the paper's own method, convergence
-    and sensitivity to its parameters.
-
-    The grid's protocols are not used. Cells come seed by seed.
-    """
-    return merge_cells(
-        cell
-        for source in sources
-        for seed in grid.seeds
-        for variant in _fitting(source, grid)
-        for cell in _paper_cells(_Maker(source, grid, seed, "labelled"), variant)
-    )
-
-
-def _paper_cells(make: "_Maker", variant: Variant) -> Iterator[Cell]:
-    for length in make.grid.lengths:
-        yield make(variant, variant.sizes_by_components(length), ("paper-map",))
-    middle = variant.sizes_by_components(_MIDDLE_LENGTH)
-    if variant.label in _TIMED_BY_SIZE:
-        for n_train in (*make.train_sizes(), None):
-            yield make(variant, middle, ("training-size",), n_train=n_train)
-    if variant.label == _STUDIED:
-        yield make(variant, middle, ("convergence",))
-        for experiment, (parameter, values) in _SENSITIVITY.items():
-            for value in values:
-                yield make(variant, {**middle, parameter: value}, (experiment,))
+            bytes_asked=length // 8 if sizes else None,
+        )
 
 
 def _fitting(source: BenchData, grid: RunGrid) -> list[Variant]:
     return [variant for variant in grid.variants if variant.takes(len(source.data.views))]
-
-
-@dataclass(frozen=True)
-class _Maker:
-    """Makes the cells of one data set, seed and protocol."""
-
-    source: BenchData
-    grid: RunGrid
-    seed: int
-    protocol: str
-
-    def __call__(
-        self,
-        variant: Variant,
-        sizes: Mapping[str, Any],
-        experiments: tuple[str, ...],
-        *,
-        database: DatabaseMode | None = None,
-        n_bytes: int | None = None,
-        n_train: int | None = None,
-    ) -> Cell:
-        params = variant.full_params(sizes, self.seed)
-        return Cell(
-            dataset=self.source.data.name,
-            data_sha256=self.source.sha256,
-            preparation=dict(self.source.preparation),
-            protocol=self.protocol,
-            database=database or variant.cls.info.modes[0],
-            method=variant.cls.info.name,
-            code=fingerprint_code(variant.cls),
-            params=params,
-            feature_maps=variant.feature_maps,
-            seed=self.seed,
-            n_train=n_train,
-            official=self.grid.official,
-            n_threads=self.grid.n_threads,
-            label=variant.label,
-            experiments=experiments,
-            n_components_asked=params.get("n_bits", params.get("n_components")),
-            bytes_asked=n_bytes,
-        )
-
-    def train_sizes(self) -> list[int]:
-        split = make_split(
-            self.source.data, self.protocol, seed=self.seed, official=self.grid.official
-        )
-        return [round(share * len(split.train)) for share in _TRAIN_SHARES]
 
 
 @cache

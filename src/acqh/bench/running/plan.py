@@ -16,7 +16,7 @@ from acqh._core.arrays import check_positive_int
 from acqh._core.runtime import count_cores
 from acqh.bench.protocol import find_protocol
 from acqh.bench.protocol import seeds as first_seeds
-from acqh.bench.running.cells import CODE_LENGTHS, Cell, RunGrid, fair_plan, paper_plan
+from acqh.bench.running.cells import CODE_LENGTHS, Cell, RunGrid, fair_plan
 from acqh.bench.running.evaluate import BenchData, of_memory, open_data
 from acqh.bench.running.store import Record, Store
 from acqh.bench.running.variants import find_variants, name_of
@@ -26,9 +26,8 @@ from acqh.data.splits import official_rows
 from acqh.errors import InvalidInputError
 from acqh.methods import BaseMethod
 
-_PAPER_DATA = ("mirflickr25k", "nuswide10", "wiki")
 _USUAL_PROTOCOLS = ("labelled", "unlabelled")
-_MAX_FAIR_BITS = 128
+_MAX_BITS = 128
 
 Named = str | PathLike[str]
 
@@ -121,7 +120,6 @@ def run_cells(
     """
     started = time.perf_counter()
     watch = watch or Watch()
-    _join_experiments(cells, store)
     # A run that was killed may have left half a line.
     store.write_table()
     left = pending(cells, store, retry_failed=retry_failed)
@@ -151,18 +149,6 @@ def run_cells(
         seconds=time.perf_counter() - started,
         failed=tuple(failed),
     )
-
-
-def _join_experiments(cells: Sequence[Cell], store: Store) -> None:
-    """Say of stored cells which of these experiments they serve besides their own."""
-    records = {record["key"]: record for record in store.records()}
-    for cell in cells:
-        record = records.get(cell.key)
-        if record is None or set(cell.experiments) <= set(record["experiments"]):
-            continue
-        joined = dict.fromkeys((*record["experiments"], *cell.experiments))
-        bytes_asked = record["bytes_asked"] or cell.bytes_asked
-        store.write({**record, "experiments": list(joined), "bytes_asked": bytes_asked})
 
 
 @contextmanager
@@ -195,7 +181,6 @@ class Plan:
     cells : tuple of Cell
     store : Store
     settings : WorkerSettings
-    mode : {"fair", "paper"}
     in_memory : mapping of str to MultiViewData
         Data that have no file yet, by the path of the one that they get.
 
@@ -212,7 +197,6 @@ class Plan:
     cells: tuple[Cell, ...]
     store: Store
     settings: WorkerSettings
-    mode: str
     in_memory: Mapping[str, MultiViewData]
 
     def pending(self, *, retry_failed: bool = False) -> list[Cell]:
@@ -227,7 +211,6 @@ class Plan:
                 save_npz(data, path)
             self.store.write_plan(
                 {
-                    "mode": self.mode,
                     "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
                     "keys": [cell.key for cell in self.cells],
                 }
@@ -245,7 +228,6 @@ def plan(
     bits: Sequence[int] = CODE_LENGTHS,
     protocol: str | Iterable[str] | None = None,
     seeds: int | None = None,
-    paper: bool = False,
     official: bool | str = False,
     n_threads: int | None = None,
     data_dir: str | PathLike[str] | None = None,
@@ -267,25 +249,25 @@ def plan(
     n_threads = n_threads or count_cores()
     grid = RunGrid(
         variants=variants,
-        lengths=_lengths(bits, paper),
-        protocols=_protocols(protocol, paper),
+        lengths=_lengths(bits),
+        protocols=_protocols(protocol),
         seeds=first_seeds(seeds),
         n_threads=n_threads,
         official=official,
     )
     folder = None if data_dir is None else fspath(data_dir)
-    given = _each(data)
-    sources = _open_all(given or _found(folder, paper), folder, Path(out))
+    given = _each(data) or [info.name for info in list_datasets(folder) if info.found]
+    sources = _open_all(given, folder, Path(out))
     if official:
         for source in sources.values():
             official_rows(source.data, official if isinstance(official, str) else "")
-    cells = (paper_plan if paper else fair_plan)(list(sources.values()), grid)
+    cells = fair_plan(list(sources.values()), grid)
     arguments = {source.data.name: argument for argument, source in sources.items()}
     settings = WorkerSettings(n_threads, arguments, folder, method_files)
     in_memory = {
         str(_place(each, Path(out))): each for each in given if isinstance(each, MultiViewData)
     }
-    return Plan(tuple(cells), Store(out), settings, "paper" if paper else "fair", in_memory)
+    return Plan(tuple(cells), Store(out), settings, in_memory)
 
 
 def run(
@@ -296,7 +278,6 @@ def run(
     bits: Sequence[int] = CODE_LENGTHS,
     protocol: str | Iterable[str] | None = None,
     seeds: int | None = None,
-    paper: bool = False,
     official: bool | str = False,
     n_threads: int | None = None,
     data_dir: str | PathLike[str] | None = None,
@@ -321,14 +302,12 @@ def run(
         method with RBF features or kernel maps, or ``"FILE.py:CLASS"`` for one of your own.
         ``"all"``: every method that needs no network, and the controls.
     bits : sequence of int
-        Code lengths; eight times the bytes per item, unless `paper`.
+        Code lengths; eight times the bytes per item.
     protocol : str or sequence of str, optional
-        Of `list_protocols`; by default labelled and unlabelled, with `paper` labelled. With
+        Of `list_protocols`; by default labelled and unlabelled. With
         ``"field"`` comes ``"unlabelled"``, the strict one.
     seeds : int, optional
         Number of random splits; by default 5 of all methods, 1 of those that are named.
-    paper : bool
-        Run the settings of the paper's tables and figures instead of equal bytes.
     official : bool or str
         Use the data's own split; a text names it, where there are several.
     n_threads : int, optional
@@ -349,7 +328,7 @@ def run(
     DatasetNotFoundError
         Data are neither a file nor a data set.
     InvalidInputError
-        Unknown methods or protocols, lengths that are no whole bytes, no data, two data of one
+        Unknown methods or protocols, lengths that are no whole bytes, two data of one
         name, or another run that writes to the folder.
 
     Examples
@@ -370,7 +349,6 @@ def run(
         bits=bits,
         protocol=protocol,
         seeds=seeds,
-        paper=paper,
         official=official,
         n_threads=n_threads,
         data_dir=data_dir,
@@ -382,39 +360,27 @@ def _each(given: Any) -> list[Any]:
     return [given] if isinstance(given, str | PathLike | MultiViewData) else list(given)
 
 
-def _lengths(bits: Sequence[int], paper: bool) -> tuple[int, ...]:
+def _lengths(bits: Sequence[int]) -> tuple[int, ...]:
     lengths = tuple(check_positive_int(length, "`bits`") for length in bits)
     if not lengths:
         raise InvalidInputError("`bits` are whole numbers such as 8, 16, 32; none was given")
-    if not paper and any(length % 8 or length > _MAX_FAIR_BITS for length in lengths):
+    if any(length % 8 or length > _MAX_BITS for length in lengths):
         raise InvalidInputError(
-            f"items take whole bytes: `bits` are multiples of 8 up to {_MAX_FAIR_BITS}, unless "
-            f"with the paper's settings; got {', '.join(map(str, lengths))}"
+            f"items take whole bytes: `bits` are multiples of 8 up to {_MAX_BITS}; "
+            f"got {', '.join(map(str, lengths))}"
         )
     return lengths
 
 
-def _protocols(protocol: str | Iterable[str] | None, paper: bool) -> tuple[str, ...]:
+def _protocols(protocol: str | Iterable[str] | None) -> tuple[str, ...]:
     if protocol is None:
         return _USUAL_PROTOCOLS
     wanted = tuple(dict.fromkeys(_each(protocol)))
     for name in wanted:
         find_protocol(name)
-    if paper and wanted != ("labelled",):
-        raise InvalidInputError("the paper's database is labelled: give no other protocol with it")
     # Training items in the database flatter a method; beside such figures the strict ones stand.
     strict = ("unlabelled",) if "field" in wanted else ()
     return tuple(dict.fromkeys((*wanted, *strict)))
-
-
-def _found(data_dir: str | None, paper: bool) -> list[str]:
-    found = [info.name for info in list_datasets(data_dir) if info.found]
-    names = [name for name in found if not paper or name in _PAPER_DATA]
-    if not names:
-        raise InvalidInputError(
-            "no data set was found: name one, or say where files lie, by a data folder or ACQH_DATA"
-        )
-    return names
 
 
 def _open_all(given: Iterable[Any], data_dir: str | None, out: Path) -> dict[str, BenchData]:

@@ -29,7 +29,7 @@ Record = dict[str, Any]
 _ROW_COLUMNS = tuple(field.name for field in fields(ResultRow))
 _CELL_COLUMNS = (
     "label", "n_components_asked", "bytes_asked", "status", "reason", "key", "fit_cpu_seconds",
-    "peak_bytes", "seconds", "split_hash", "feature_maps", "experiments",
+    "peak_bytes", "seconds", "split_hash", "feature_maps",
 )  # fmt: skip
 # Where nothing like a cell has been run: about a middling method on one core.
 _GUESSED_SECONDS = 3.0
@@ -220,7 +220,6 @@ def _table_rows(record: Record) -> Iterator[dict[str, Any]]:
     known = {name: setting[name] for name in _ROW_COLUMNS if name in setting}
     cell = {name: record.get(name) for name in _CELL_COLUMNS}
     cell["feature_maps"] = setting.get("feature_maps")
-    cell["experiments"] = " ".join(record.get("experiments", ()))
     for row in record["rows"] or [{}]:
         yield {**known, **row, **cell}
 

@@ -27,8 +27,6 @@ from acqh.methods.baselines.networks.base import NetworkMethod
 from acqh.methods.baselines.training import Training
 from acqh.methods.registry import HOMES, DatabaseMode, MethodInfo
 
-# The paper's number of codebooks.
-PAPER_CODEBOOKS = 4
 # Chosen, with the root and the width, on training rows of Wiki and MIRFlickr25K alone. Many more
 # anchors than that come too close to the number of training items of small data.
 _N_ANCHORS = 500
@@ -54,15 +52,6 @@ class Variant:
         """Return whether the method can be fitted on this many views."""
         fewest, most = self.cls.view_range
         return fewest <= n_views and (most is None or n_views <= most)
-
-    def sizes_by_components(self, n_components: int) -> dict[str, Any]:
-        """Return the arguments for vectors of a length: bits, or words of four codebooks."""
-        known = self._known()
-        if "n_bits" in known:
-            return {"n_bits": n_components}
-        if "n_codebooks" in known:
-            return {"n_components": n_components, "n_codebooks": PAPER_CODEBOOKS}
-        return {}
 
     def sizes_by_bytes(self, n_bytes: int) -> dict[str, Any] | None:
         """Return the arguments for items of a number of bytes; None if there are no such items."""

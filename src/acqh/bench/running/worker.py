@@ -158,19 +158,13 @@ class Workbench:
 
     def _draw(self, cell: Cell) -> tuple[Split, SplitParts]:
         """Return the split of a cell, and the prepared data cut by it."""
-        key = (cell.dataset, cell.protocol, cell.seed, cell.n_train, cell.official)
+        key = (cell.dataset, cell.protocol, cell.seed, cell.official)
         if self._drawn is None or self._drawn[0] != key:
             if cell.dataset not in self._sources:
                 argument = self._settings.data[cell.dataset]
                 self._sources[cell.dataset] = open_data(argument, self._settings.data_dir)
             source = self._sources[cell.dataset]
-            split = make_split(
-                source.data,
-                cell.protocol,
-                seed=cell.seed,
-                n_train=cell.n_train,
-                official=cell.official,
-            )
+            split = make_split(source.data, cell.protocol, seed=cell.seed, official=cell.official)
             self._drawn = key, split, split.parts(prepare(source, split))
         return self._drawn[1:]
 

@@ -3,7 +3,7 @@
 One JSON line per effect and direction, each with its control from the same run: the same model,
 measured in another way.
 
-    python -m benchmarks.studies.published_figures --data-dir DIR
+    python -m benchmarks.paper.what_moves_map --data-dir DIR
         [--data wiki|mirflickr25k:features=deep]
 """
 
@@ -29,7 +29,7 @@ def say(effect, direction, **figures):
         key: round(value, 4) if isinstance(value, float) else value
         for key, value in figures.items()
     }
-    emit({"benchmark": "published_figures", "effect": effect, "direction": direction} | shown)
+    emit({"benchmark": "what_moves_map", "effect": effect, "direction": direction} | shown)
 
 
 def scores_of(method, parts, view, searched):
