@@ -349,6 +349,16 @@ def test_class_numbers_may_count_the_label_names(tmp_path: Path, save: Save, lab
     np.testing.assert_array_equal(np.concatenate([chunk.labels for chunk in chunks]), expected)
 
 
+@pytest.mark.parametrize("classes", [(0, 1), (0, 2), (3, 4)])
+def test_class_numbers_without_names_are_their_own_names(
+    tmp_path: Path, save: Save, classes: tuple[int, int]
+) -> None:
+    labels = [classes[row % 2] for row in range(6)]
+    data = read(save(tmp_path / "pairs", pairs(labels=pa.array(labels))))
+    assert data.label_names == tuple(map(str, classes))
+    np.testing.assert_array_equal(data.labels, [[1, 0], [0, 1]] * 3)
+
+
 def test_class_numbers_beyond_the_label_names_are_refused(tmp_path: Path, save: Save) -> None:
     path = save(tmp_path / "pairs", pairs(labels=pa.array([0, 1, 2, 0, 1, 2])))
     with pytest.raises(LabelError, match="go from 0 to 2 and neither are nor count the 2 label"):

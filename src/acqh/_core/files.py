@@ -5,6 +5,7 @@ of them fail. None catches anything.
 """
 
 import io
+import json
 import os
 import stat
 import sys
@@ -12,11 +13,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
+from typing import Any
 
 from acqh.errors import CorruptBundleError
 
 if sys.platform != "win32":
     import fcntl
+
+
+def parse_json(content: str | bytes) -> Any:
+    """Parse JSON; raise ValueError for anything that cannot be parsed, also for deep nesting.
+
+    Examples
+    --------
+    >>> parse_json(b'{"a": 1}')
+    {'a': 1}
+    >>> parse_json("[" * 100_000)
+    Traceback (most recent call last):
+    ValueError: it is nested too deeply
+    """
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 @contextmanager

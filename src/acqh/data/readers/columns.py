@@ -293,7 +293,9 @@ class Source:
     def _named(self, labels: Any) -> Any:
         """Return labels as they are, or the names that class numbers count."""
         if self.first_class is None or self.label_names is None:
-            return labels
+            # As numbers, lists of one class each would be taken for the rows of a 0/1 matrix.
+            is_sets = isinstance(labels, list)
+            return [[str(name) for name in row] for row in labels] if is_sets else labels
         if isinstance(labels, list):
             return [[self.label_names[n - self.first_class] for n in row] for row in labels]
         return np.asarray(self.label_names)[labels.astype(np.int64) - self.first_class]

@@ -2,16 +2,17 @@
 
 import csv
 import itertools
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Array
+from acqh._core.files import parse_json
 from acqh._core.labels import split_labels
 from acqh.data.readers.columns import (
     ITEM_PREFIX,
@@ -29,6 +30,7 @@ _DUMP = ".sql"
 _COPIED = re.compile(r"COPY (?:\w+\.)?\w+_search \((.*)\) FROM stdin;")
 # A line longer than this is not a line of a table.
 _MAX_LINE_BYTES = 16 * 2**20
+_FIELD_LIMIT = Lock()
 _NUMBERED = re.compile(r"(.+)_(\d+)")
 
 
@@ -154,8 +156,8 @@ def list_in(value: Any) -> list[Any] | None:
     """Return a value that is a list of numbers, or a text that writes one, as a list; else None."""
     if isinstance(value, str) and value.startswith("["):
         try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
+            value = parse_json(value)
+        except ValueError:
             return None
     is_list = isinstance(value, list) and value and type(value[0]) in (int, float)
     return value if is_list else None
@@ -168,13 +170,11 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     not one, or a row has other columns.
     """
     columns: list[str] = []
-    # The limit is one for all readers of the process; it can only be raised here.
-    csv.field_size_limit(max(csv.field_size_limit(), _MAX_LINE_BYTES))
     reader = csv.reader(_table_lines(path), delimiter=_find_delimiter(path), strict=True)
     while True:
         line = reader.line_num + 1
         try:
-            fields = next(reader)
+            fields = _next_row(reader)
         except StopIteration:
             break
         except csv.Error as error:
@@ -193,6 +193,18 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         yield line, fields
     if not columns:
         raise InvalidInputError(f"{path.name} is empty; give a header and at least one row")
+
+
+def _next_row(reader: Iterator[list[str]]) -> list[str]:
+    """Return the next row; fields may be as long as a line."""
+    # The limit is one for the whole process: raised for one row, by one thread at a time.
+    with _FIELD_LIMIT:
+        before = csv.field_size_limit()
+        csv.field_size_limit(max(before, _MAX_LINE_BYTES))
+        try:
+            return next(reader)
+        finally:
+            csv.field_size_limit(before)
 
 
 def _missing_header(fields: list[str]) -> list[str] | None:
@@ -329,8 +341,8 @@ def json_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            row = parse_json(line)
+        except ValueError as error:
             raise _error(path, number, f"not JSON ({error})") from error
         if list_in(row) is not None:
             row = {"vectors": row}

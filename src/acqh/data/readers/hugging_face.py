@@ -1,11 +1,11 @@
 """How Hugging Face lays data sets out: which files ``save_to_disk`` wrote, splits, class names."""
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from acqh._core.files import parse_json
 from acqh.data.readers.columns import guarded
 from acqh.errors import CorruptBundleError
 
@@ -34,20 +34,30 @@ def dataset_files(path: Path) -> list[Path]:
 
 def _files_of_split(folder: Path) -> list[Path]:
     listed = _read_json(folder / _STATE).get("_data_files")
-    names = [each.get("filename") for each in listed] if isinstance(listed, list) else None
+    is_list = isinstance(listed, list) and all(isinstance(each, dict) for each in listed)
+    names = [each.get("filename") for each in listed] if is_list else None
     return [folder / name for name in _plain_names(names, folder / _STATE)]
 
 
 def _plain_names(names: Any, where: Path) -> list[str]:
-    is_list = isinstance(names, list) and bool(names)
-    if not is_list or not all(isinstance(name, str) and Path(name).name == name for name in names):
+    if not isinstance(names, list) or not names or not all(map(_is_plain_name, names)):
         raise CorruptBundleError(f"{where} does not list the files or folders beside it")
     return list(names)
 
 
+def _is_plain_name(name: Any) -> bool:
+    """Whether this names a file in its folder, and nothing above or beside it."""
+    return (
+        isinstance(name, str)
+        and Path(name).name == name
+        and name not in ("", "..")
+        and "\0" not in name
+    )
+
+
 def _read_json(path: Path) -> dict[str, Any]:
-    with guarded(str(path), OSError, ValueError, RecursionError, what="cannot be read"):
-        found = json.loads(path.read_text(encoding="utf-8"))
+    with guarded(str(path), OSError, ValueError, what="cannot be read"):
+        found = parse_json(path.read_bytes())
     return found if isinstance(found, dict) else {}
 
 
@@ -62,7 +72,7 @@ def split_of(file: Path) -> str:
 def class_names(metadata: Mapping[bytes, bytes], column: str) -> tuple[str, ...] | None:
     """Return what the class numbers of a column count, where the features of a schema say it."""
     try:
-        feature = json.loads(metadata[b"huggingface"])["info"]["features"][column]
+        feature = parse_json(metadata[b"huggingface"])["info"]["features"][column]
         return tuple(map(str, feature.get("feature", feature)["names"]))
     except (AttributeError, KeyError, TypeError, ValueError):
         return None

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh.data.readers.columns import Entry, Table, guarded
+from acqh.data.readers.columns import Entry, Table, check_unpacked_size, guarded
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 
 _IMAGE, _FILE = "image", "filepath"
@@ -18,6 +18,14 @@ _ROWS = {
     _IMAGE: f"SELECT vector {_THERE} ORDER BY id LIMIT ? OFFSET ?",
     _FILE: f"SELECT filepath {_THERE} ORDER BY id LIMIT ? OFFSET ?",
 }
+
+# Tables that store their rows: views and virtual tables may compute rows without end.
+_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE %'"
+# Vectors take a few kilobytes, as do paths.
+_MAX_VALUE_BYTES = 2**20
+# Steps of SQLite's machine between two checks, and per byte of the file at most: a row takes some
+# 20 steps and hundreds of bytes, and is read a few times.
+_STEPS, _MAX_STEPS_PER_BYTE = 10_000, 100
 
 
 class RclipDatabase(Table):
@@ -36,16 +44,18 @@ class RclipDatabase(Table):
             uri = f"{path.absolute().as_uri()}?mode=ro"
             self._database = sqlite3.connect(uri, uri=True, check_same_thread=False)
             self.opened.callback(self._database.close)
-            tables = self._ask("SELECT name FROM sqlite_master WHERE type = 'table'")
-            names = {name for (name,) in tables}
-            columns = {name for _, name, *_ in self._ask("PRAGMA table_info(images)")}
-            if missing := {_FILE, "vector", "deleted"} - columns:
+            self._restrict(path.stat().st_size)
+            names = {name for (name,) in self._ask(_TABLES)}
+            # Generated columns, which may hold values of any size, are not listed.
+            listed = self._ask("PRAGMA table_info(images)") if "images" in names else ()
+            if missing := {_FILE, "id", "vector", "deleted"} - {name for _, name, *_ in listed}:
                 raise InvalidInputError(
                     f"{path.name} is no database of rclip: it lacks the table images with "
                     f"{', '.join(sorted(missing))}; its tables are "
                     f"{', '.join(sorted(names)) or 'none'}"
                 )
             ((n_rows, least, most),) = self._ask(_WIDTHS)
+        check_unpacked_size(path, n_rows * (most or 0), path.stat().st_size, self.options.max_bytes)
         if n_rows and (least != most or not least or least % 4):
             raise ViewError(
                 f"{path.name} has vectors of {least} to {most} bytes; all must be of one model"
@@ -54,6 +64,14 @@ class RclipDatabase(Table):
             _IMAGE: Entry(_IMAGE, (n_rows, (most or 4) // 4), "f"),
             _FILE: Entry(_FILE, (n_rows,), "O"),
         }
+
+    def _restrict(self, file_size: int) -> None:
+        """Bound the size of values and the work of queries: the file may be anybody's."""
+        self._database.execute("PRAGMA trusted_schema = OFF")
+        self._database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
+        # A damaged tree of pages may lead to the same rows again and again.
+        ticks = iter(range(_MAX_STEPS_PER_BYTE * file_size // _STEPS + 1))
+        self._database.set_progress_handler(lambda: next(ticks, None) is None, _STEPS)
 
     def _guarded(self) -> AbstractContextManager[None]:
         return guarded(self.path.name, sqlite3.Error, UnicodeError, what="cannot be read")

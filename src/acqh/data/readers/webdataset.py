@@ -3,7 +3,6 @@
 Members that follow one another and share the name up to the first dot are one sample.
 """
 
-import json
 import tarfile
 from collections.abc import Iterator
 from itertools import groupby
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Bools
+from acqh._core.files import parse_json
 from acqh.data.readers.arrays import map_rows, read_header, refuse_objects
 from acqh.data.readers.columns import Entry, Table, chain_files, data_files, guarded, parts_of
 from acqh.data.readers.tables import arrow_records
@@ -23,6 +23,8 @@ _TEXT, _CLASS, _JSON, _VECTOR = "txt", "cls", "json", "npy"
 # No image, text or vector is larger.
 _MAX_MEMBER_BYTES = 2**28
 _BLOCK_BYTES = tarfile.BLOCKSIZE
+# What tarfile raises for damaged headers; of chained ones, a RecursionError.
+_BROKEN = (tarfile.TarError, EOFError, ValueError, ArithmeticError, LookupError, RecursionError)
 
 # The key of a sample and, by what stands behind the first dot, its members.
 _Sample = tuple[str, dict[str, tarfile.TarInfo]]
@@ -77,10 +79,7 @@ class TarTable(Table):
         """Return keys, texts or classes."""
         if entry.form == "id":
             return np.array([key for _, (key, _) in self._rows(start, stop)])
-        texts = [
-            _read(file, found[entry.form]).decode(errors="replace") if entry.form in found else None
-            for file, (_, found) in self._rows(start, stop)
-        ]
+        texts = [_text(file, found, entry.form) for file, (_, found) in self._rows(start, stop)]
         return np.fromiter(texts, object, len(texts))
 
     def take_labels(self, entry: Entry, start: int, stop: int) -> list[list[str]]:
@@ -117,17 +116,15 @@ def tar_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             fields = {name: value for name, value in record.items() if _is_plain(value)}
             caption = fields.pop("caption", None)
             image = next((found[kind] for kind in _IMAGES if kind in found), None)
-            text = _read(file, found[_TEXT]).decode(errors="replace") if _TEXT in found else caption
+            text, label = _text(file, found, _TEXT), _text(file, found, _CLASS)
             yield (
                 place,
                 {
                     **fields,
                     "id": key if len(files) == 1 else f"{file.stem}/{key}",
                     "image": None if image is None else _read(file, image),
-                    "text": text,
-                    "labels": _read(file, found[_CLASS]).decode().strip()
-                    if _CLASS in found
-                    else None,
+                    "text": caption if text is None else text,
+                    "labels": None if label is None else label.strip(),
                 },
             )
 
@@ -140,27 +137,33 @@ def _said(file: Path, found: dict[str, tarfile.TarInfo], place: str) -> dict[str
     if _JSON not in found:
         return {}
     try:
-        said = json.loads(_read(file, found[_JSON]))
-    except (ValueError, RecursionError) as error:
+        said = parse_json(_read(file, found[_JSON]))
+    except ValueError as error:
         raise InvalidInputError(f"{place}: its .json is not JSON ({error})") from error
     return said if isinstance(said, dict) else {}
 
 
 def _samples(file: Path) -> Iterator[_Sample]:
-    """Yield the samples of a tar file; of the members only the heads are read."""
-    broken = (tarfile.TarError, EOFError, ValueError, OverflowError)
-    with guarded(file.name, *broken), tarfile.open(file, "r:") as tar:
-        members = [member for member in tar if member.isreg() and not member.issparse()]
+    """Yield the samples of a tar file; only the headers of its members are read."""
+    members = []
+    with guarded(file.name, *_BROKEN), tarfile.open(file, "r:") as tar:
+        for member in tar:
+            # Checked before the next header is sought: a negative size leads back to this one.
+            if not 0 <= member.size <= _MAX_MEMBER_BYTES:
+                raise CorruptBundleError(
+                    f"{file.name} is damaged: {member.name!r} has {member.size:,} bytes; "
+                    f"members have 0 to {_MAX_MEMBER_BYTES:,}"
+                )
+            if member.isreg() and not member.issparse():
+                members.append(member)
         end = tar.offset
-    # Where a head is damaged, or the file is cut off, tarfile says nothing: it ends there.
+    # Where a header is damaged, or the file is cut off, tarfile says nothing: it ends there.
     with file.open("rb") as handle:
         handle.seek(end)
-        is_whole = handle.read(_BLOCK_BYTES) == bytes(_BLOCK_BYTES)
-    if not is_whole or any(member.size > _MAX_MEMBER_BYTES for member in members):
-        raise CorruptBundleError(
-            f"{file.name} is damaged or cut off after {len(members)} members, or one is larger "
-            f"than {_MAX_MEMBER_BYTES:,} bytes"
-        )
+        if handle.read(_BLOCK_BYTES) != bytes(_BLOCK_BYTES):
+            raise CorruptBundleError(
+                f"{file.name} is damaged or cut off after {len(members)} members"
+            )
     named = [(*_key(member.name), member) for member in members]
     for key, group in groupby(named, key=lambda each: each[0]):
         yield key, {kind: member for _, kind, member in group}
@@ -170,6 +173,10 @@ def _key(name: str) -> tuple[str, str]:
     folder, slash, last = name.removeprefix("./").rpartition("/")
     stem, _, kind = last.partition(".")
     return folder + slash + stem, kind.lower()
+
+
+def _text(file: Path, found: dict[str, tarfile.TarInfo], kind: str) -> str | None:
+    return _read(file, found[kind]).decode(errors="replace") if kind in found else None
 
 
 def _read(file: Path, member: tarfile.TarInfo) -> bytes:
