@@ -1,13 +1,14 @@
 """Images and texts in one space, by two networks in ONNX files that a user names."""
 
-import json
+import os
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from acqh._core.arrays import Floats, unit_rows
+from acqh._core.arrays import Array, Floats, unit_rows
+from acqh._core.files import parse_json
 from acqh._core.imports import require
 from acqh.encoders.images import MAX_PIXELS, ImageLike, read_image
 from acqh.encoders.named import fold_text
@@ -20,6 +21,8 @@ _TOKENS, _PIXELS = "tokenizer.json", "preprocessor_config.json"
 # What CLIP was trained with; a file beside the networks may say otherwise.
 _MEAN, _STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 _SIDE, _LONGEST = 224, 77
+# Networks take images of up to some 1,000 pixels per side, and texts of some 1,000 tokens.
+_MAX_SIDE, _MAX_TOKENS = 4_096, 8_192
 
 
 class _Onnx(Network):
@@ -28,16 +31,19 @@ class _Onnx(Network):
     _names: ClassVar[tuple[str, ...]]
     _beside: ClassVar[str]
     _outputs: ClassVar[tuple[str, ...]]
-    _example: Any  # an item, of which one row is made to see how long rows are
+    _example: Any  # an item to encode where the network does not state its width
 
     def __init__(self, folder: str, *, batch_size: int = 32) -> None:
         self.folder = folder
         self.batch_size = batch_size
 
-    @property
+    @cached_property
     def n_features_out(self) -> int:
-        """Number of features, which the network says."""
-        return int(self.transform([self._example]).shape[1])
+        """Number of features: the width of the network's output."""
+        self._load_once()
+        output = self._output()
+        width = output.shape[-1] if output.shape else None
+        return width if isinstance(width, int) else self.transform([self._example]).shape[1]
 
     def _model_path(self) -> Path:
         folder = Path(self.folder)
@@ -48,8 +54,12 @@ class _Onnx(Network):
         raise InvalidInputError(f"{folder} holds none of {', '.join(self._names)}")
 
     def _weights_fingerprint(self) -> str:
-        beside = Path(self.folder) / self._beside
-        return self._hash_files([self._model_path(), *([beside] if beside.is_file() else [])])
+        model, beside = self._model_path(), Path(self.folder) / self._beside
+        files, content = [model, beside], model.read_bytes()
+        if b"location" in content:  # of weights that are in other files of the folder
+            others = sorted(set(model.parent.rglob("*")).difference(files))
+            files += [file for file in others if os.fsencode(file.name) in content]
+        return self._hash_files(file for file in files if file.is_file())
 
     def _load(self) -> Any:
         path = self._model_path()
@@ -58,20 +68,30 @@ class _Onnx(Network):
         except Exception as error:  # ONNX Runtime has errors of many kinds
             raise InvalidInputError(f"{path} is no network to be run: {error}") from error
 
-    def _run(self, inputs: dict[str, Any]) -> Floats:
-        """Return rows of length one: the output that is known by its name, or else the first."""
-        outputs = [each.name for each in self._network.get_outputs()]
-        name = next((each for each in self._outputs if each in outputs), outputs[0])
+    def _output(self) -> Any:
+        """Return the output with a usual name, or else the first."""
+        outputs = {each.name: each for each in self._network.get_outputs()}
+        name = next((each for each in self._outputs if each in outputs), next(iter(outputs)))
+        return outputs[name]
+
+    def _run(self, inputs: dict[str, Any], n_items: int) -> Floats:
+        """Return rows of length one."""
+        name = self._output().name
         try:
             found = np.asarray(self._network.run([name], inputs)[0], dtype=np.float32)
         except Exception as error:
             raise InvalidInputError(f"{self._model_path()} cannot be run: {error}") from error
-        if found.ndim != 2:
+        if found.ndim != 2 or len(found) != n_items or not found.size:
             raise InvalidInputError(
-                f"{self._model_path()} gives {name} of the shape {found.shape}; one row of numbers "
-                "per item is needed: export it with its projection"
+                f"{self._model_path()} gives {name} of the shape {found.shape} for {n_items} items;"
+                " one row of numbers per item is needed: export it with its projection, and with a "
+                "batch of any size"
             )
         return np.asarray(unit_rows(found))
+
+    def __getstate__(self) -> dict[str, Any]:
+        lazy = ("_network", "_tokens", "_pixels", "n_features_out")
+        return {name: value for name, value in vars(self).items() if name not in lazy}
 
 
 class OnnxImages(_Onnx):
@@ -109,18 +129,28 @@ class OnnxImages(_Onnx):
 
     @cached_property
     def _pixels(self) -> tuple[int, Floats, Floats]:
+        """Side of the square that images are resized to; mean and deviation of its colours."""
         path = Path(self.folder) / _PIXELS
         try:
-            said = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+            said = parse_json(path.read_bytes()) if path.is_file() else {}
             side = said.get("crop_size", said.get("size", _SIDE))
             if isinstance(side, dict):
                 side = side.get("height", side.get("shortest_edge"))
             mean = np.array(said.get("image_mean", _MEAN), np.float32)
-            return int(side), mean, np.array(said.get("image_std", _STD), np.float32)
-        except (ValueError, TypeError, AttributeError) as error:
+            std = np.array(said.get("image_std", _STD), np.float32)
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
+            raise InvalidInputError(f"{path} cannot be read: {error}") from error
+        if type(side) is not int or not 1 <= side <= _MAX_SIDE:
             raise InvalidInputError(
-                f"{path} does not say size, mean and deviation: {error}"
-            ) from error
+                f"{path} gives the size {side!r:.40}; give a whole number from 1 to {_MAX_SIDE:,}"
+            )
+        if not mean.shape == std.shape == (3,) or not np.isfinite([*mean, *std]).all():
+            raise InvalidInputError(
+                f"{path} gives image_mean {mean} and image_std {std}; give three numbers each"
+            )
+        if not std.all():
+            raise InvalidInputError(f"{path} gives image_std {std}; zero cannot be divided by")
+        return side, mean, std
 
     def _forward(self, batch: list[ImageLike], start: int) -> Any:
         side, mean, std = self._pixels
@@ -128,8 +158,13 @@ class OnnxImages(_Onnx):
         fit, bicubic = require("PIL.ImageOps").fit, require("PIL.Image").Resampling.BICUBIC
         rows = [np.asarray(fit(each, (side, side), bicubic), np.float32) / 255 for each in images]
         inputs = ((np.stack(rows) - mean) / std).transpose(0, 3, 1, 2)
-        (given,) = self._network.get_inputs()
-        return self._run({given.name: np.ascontiguousarray(inputs)})
+        names = [each.name for each in self._network.get_inputs()]
+        if len(names) != 1:
+            raise InvalidInputError(
+                f"{self._model_path()} has {len(names)} inputs ({', '.join(names)}); an image "
+                "network takes one: the pixels"
+            )
+        return self._run({names[0]: np.ascontiguousarray(inputs)}, len(batch))
 
 
 class OnnxTexts(_Onnx):
@@ -171,19 +206,7 @@ class OnnxTexts(_Onnx):
         for text in batch:
             fold_text(text)
         given = {each.name: each for each in self._network.get_inputs()}
-        # Where the network takes one length alone, texts are filled up to it.
-        said = next(iter(given.values())).shape[-1]
-        length = said if isinstance(said, int) else None
-        self._tokens.enable_truncation(length or _LONGEST)
-        padding = self._tokens.padding or {}
-        self._tokens.enable_padding(
-            length=length,
-            pad_id=padding.get("pad_id", 0),
-            pad_token=padding.get("pad_token", "[PAD]"),
-        )
-        found = self._tokens.encode_batch(batch)
-        ids = np.array([each.ids for each in found], np.int64)
-        mask = np.array([each.attention_mask for each in found], np.int64)
+        ids, mask = self._token_ids(batch, [each.shape for each in given.values()])
         inputs = {
             name: (mask if "mask" in name else np.zeros_like(ids) if "type" in name else ids)
             for name in given
@@ -191,7 +214,29 @@ class OnnxTexts(_Onnx):
         for name, each in given.items():
             if each.type == "tensor(int32)":
                 inputs[name] = inputs[name].astype(np.int32)
-        return self._run(inputs)
+        return self._run(inputs, len(batch))
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_tokens"}
+    def _token_ids(self, batch: list[str], shapes: list[list[Any]]) -> tuple[Array, Array]:
+        """Return the numbers of tokens and which of them are there, (n_items, n_tokens) each."""
+        # Where the network takes one length alone, texts are filled up to it.
+        said = shapes[0][-1] if shapes and shapes[0] else None
+        length = said if isinstance(said, int) and said > 0 else None
+        if length is not None and length > _MAX_TOKENS:
+            raise InvalidInputError(
+                f"{self._model_path()} takes texts of {length:,} tokens; {_MAX_TOKENS:,} are "
+                "supported"
+            )
+        padding = self._tokens.padding or {}
+        try:
+            self._tokens.enable_truncation(length or _LONGEST)
+            self._tokens.enable_padding(
+                length=length,
+                pad_id=padding.get("pad_id", 0),
+                pad_token=padding.get("pad_token", "[PAD]"),
+            )
+            found = self._tokens.encode_batch(batch)
+        except Exception as error:  # that package raises Exception itself
+            path = Path(self.folder) / _TOKENS
+            raise InvalidInputError(f"{path} cannot be used: {error}") from error
+        ids = np.array([each.ids for each in found], np.int64)
+        return ids, np.array([each.attention_mask for each in found], np.int64)

@@ -179,8 +179,8 @@ def _canonical(fields: Mapping[str, Any]) -> bytes:
 
 def _parse_json(content: bytes, where: str) -> dict[str, Any]:
     try:
-        fields = json.loads(content.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+        fields = files.parse_json(content.decode("utf-8"))
+    except ValueError as error:
         raise CorruptBundleError(f"{where} has a manifest that is not JSON: {error}") from error
     if not isinstance(fields, dict):
         raise CorruptBundleError(f"{where} has a manifest that is not a JSON object")

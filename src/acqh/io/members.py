@@ -140,8 +140,8 @@ def _split(content: Array, where: str) -> tuple[dict[str, Any], Array]:
             f"{where} says its header has {length} bytes, but the file has {content.size}"
         )
     try:
-        header = json.loads(content[_LENGTH_BYTES:stop].tobytes().decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+        header = files.parse_json(content[_LENGTH_BYTES:stop].tobytes().decode("utf-8"))
+    except ValueError as error:
         raise CorruptBundleError(f"{where} has a header that is not JSON: {error}") from error
     if not isinstance(header, dict):
         raise CorruptBundleError(f"{where} has a header that does not name arrays")

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Ints
+from acqh._core.files import parse_json
 from acqh.bench.running.cells import Cell
 from acqh.bench.running.evaluate import ResultRow
 from acqh.errors import CorruptBundleError, InvalidInputError
@@ -251,7 +252,7 @@ def _as_json(value: Any) -> bytes:
 
 def _read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise CorruptBundleError(f"{path} is damaged: {error}; remove it to run it again") from None
 

@@ -34,8 +34,8 @@ def dataset_files(path: Path) -> list[Path]:
 
 def _files_of_split(folder: Path) -> list[Path]:
     listed = _read_json(folder / _STATE).get("_data_files")
-    is_list = isinstance(listed, list) and all(isinstance(each, dict) for each in listed)
-    names = [each.get("filename") for each in listed] if is_list else None
+    entries = listed if isinstance(listed, list) else []
+    names = [each.get("filename") if isinstance(each, dict) else None for each in entries]
     return [folder / name for name in _plain_names(names, folder / _STATE)]
 
 
