@@ -206,7 +206,7 @@ def test_a_collection_learns_again_from_what_it_keeps(built, photos, tmp_path):
     assert "Learnt from 27" in done.stdout
     with Collection.open(path) as collection:
         assert collection.drift.n_added == 0
-    assert "--out cannot be given" in run("build", path, "--relearn", "--out", "x", code=2).output
+    assert "--out" in run("build", path, "--relearn", "--out", "x", code=2).output
 
 
 def test_label_gives_words_to_items_that_are_there(built, tmp_path):

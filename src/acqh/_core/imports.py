@@ -7,7 +7,6 @@ from abc import ABCMeta
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +76,8 @@ def load_plugins(group: str) -> dict[str, Any]:
     >>> load_plugins("acqh.nothing")
     {}
     """
+    from importlib.metadata import entry_points  # which takes as long as the rest of this package
+
     found: dict[str, Any] = {}
     for entry in entry_points(group=group):
         try:

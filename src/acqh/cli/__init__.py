@@ -7,6 +7,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
+from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
@@ -23,8 +24,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-# Exit code after Ctrl-C.
-_INTERRUPTED = 130
 _PANELS = {
     "Start here": (demo.demo,),
     "Collections": (
@@ -108,6 +107,9 @@ def _root(
 def main() -> None:
     """Run the command line: 0 if all went well, 1 if it failed, 2 for a wrong call."""
     warnings.showwarning = voice.warn
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # what a terminal cannot show is no error
+            stream.reconfigure(errors="replace")
     try:
         app()
     except SystemExit as left:
@@ -115,8 +117,6 @@ def main() -> None:
         # print and leave with 1, but nothing has failed, unless it was an error that they printed.
         if isinstance(left.__context__, BrokenPipeError):
             raise SystemExit(getattr(left.__context__.__context__, "exit_code", 0)) from None
-        if left.code == _INTERRUPTED:
-            print("acqh: stopped", file=sys.stderr)
         raise
     except (AcqhError, OSError, MemoryError) as error:
         # A user's mistake, a full disk or too little memory: a traceback would hide the message.

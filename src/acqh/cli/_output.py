@@ -179,7 +179,12 @@ def draw_bar(share: float, width: int = 10) -> str:
     '█████▌    '
     """
     halves = round(2 * width * min(max(share, 0.0), 1.0))
-    return ("█" * (halves // 2) + "▌" * (halves % 2)).ljust(width)
+    bar = "█" * (halves // 2) + "▌" * (halves % 2)
+    try:
+        bar.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        bar = "#" * ((halves + 1) // 2)
+    return bar.ljust(width)
 
 
 def refuse_existing(path: Path) -> None:

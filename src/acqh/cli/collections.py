@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from typer import Argument, BadParameter, Exit, Option
+from typer import Argument, BadParameter, Context, Exit, Option
 
 from acqh.cli._options import (
     BytesOption,
@@ -26,6 +26,8 @@ from acqh.errors import InvalidInputError
 
 # Options that are not called as the settings of Python are.
 _RENAMED = {"random_state": "--seed", "n_codebooks": "--bytes"}
+# Options that go with --relearn.
+_RELEARN_OPTIONS = ("--relearn", "--json", "--verbose", "--quiet")
 # What is said of what consists of parts.
 _SEVERAL = {
     "code-parts": "codes of {:,} items in {:,} parts.",
@@ -59,6 +61,7 @@ ForgetOption = Annotated[bool, flag("forget", "Forget what removed items were gi
 
 
 def build(
+    context: Context,
     source: SourceArgument,
     out: Annotated[Path | None, Option(help="Folder to make; by default SOURCE.acqh.")] = None,
     image_encoder: ImageEncoderOption = "auto",
@@ -87,8 +90,10 @@ def build(
         hint = f"; did you mean {source.with_name(near[0])}?" if near else ""
         raise InvalidInputError(f"there is nothing at {source}{hint}")
     if relearn:
-        if out is not None:
-            raise BadParameter("--relearn replaces the collection, so --out cannot be given")
+        if ignored := [it for it in _given_options(context) if it not in _RELEARN_OPTIONS]:
+            raise BadParameter(
+                f"--relearn keeps the settings of the collection; remove {', '.join(ignored)}"
+            )
         with reporting() as progress, Collection.open(source) as old:
             collection = old.relearn(progress=progress)
         with collection:
@@ -132,6 +137,14 @@ def build(
         )
     with collection:
         _print_built(out, collection.stats(), collection.skipped)
+
+
+def _given_options(context: Context) -> Iterator[str]:
+    """Yield the names of the options that were given to a command."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if source is not None and source.name != "DEFAULT" and parameter.opts[0].startswith("-"):
+            yield parameter.opts[0]
 
 
 def _beside(source: Path) -> Path:

@@ -49,6 +49,8 @@ _MAX_TRIES = 8
 _LABEL_NAMES = (LABEL, "labels")
 # Of one condition; SQLite takes this many in one statement, in every version.
 _MAX_WANTED = 10_000
+# More than any collection has; SQLite takes no whole numbers beyond 2**63.
+_ALL = 2**31
 # What conditions may be given as: a mapping, or texts such as "label=dog".
 Where: TypeAlias = Mapping[str, Any] | Iterable[str] | None
 
@@ -70,7 +72,7 @@ def search(
     mode: str,
 ) -> Answer:
     """Answer a query; see `Collection.search`. `given`: its parts, none of them None."""
-    k = check_positive_int(k, "k")
+    k = min(check_positive_int(k, "k"), _ALL)
     conditions = read_where(where)
     for _ in range(_MAX_TRIES):
         with opened.store.reading() as connection:
@@ -154,6 +156,7 @@ def browse(
 ) -> Answer:
     """Return items without searching; see `Collection.browse`."""
     k, offset = check_positive_int(k, "k"), check_positive_int(offset, "offset", minimum=0)
+    k, offset = min(k, _ALL), min(offset, _ALL)
     conditions = read_where(where)
     started = time.perf_counter()
     with opened.store.reading() as connection:
