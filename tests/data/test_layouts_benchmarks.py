@@ -16,7 +16,7 @@ NEIGHBORS = np.argsort(-TEST @ TRAIN.T, axis=1)[:, :10].astype(np.int32)
 
 
 @pytest.fixture
-def benchmark(tmp_path: Path) -> Path:
+def ann_file(tmp_path: Path) -> Path:
     """A file as ann-benchmarks' create_dataset.py writes it."""
     h5py = pytest.importorskip("h5py")
     path = tmp_path / "tiny-8-angular.hdf5"
@@ -30,19 +30,19 @@ def benchmark(tmp_path: Path) -> Path:
     return path
 
 
-def test_items_of_ann_benchmarks_are_its_train(benchmark: Path) -> None:
-    data = read(benchmark)
+def test_items_of_ann_benchmarks_are_its_train(ann_file: Path) -> None:
+    data = read(ann_file)
     assert list(data.views) == ["train"]
     np.testing.assert_array_equal(data.views["train"], TRAIN)
-    pieces = list_pieces(benchmark, chunk_size=70)
+    pieces = list_pieces(ann_file, chunk_size=70)
     rows = [piece.read().views["train"] for piece in pieces]
     np.testing.assert_array_equal(np.concatenate(rows), TRAIN)
     rows = [piece.views["train"] for piece in read_pieces(pieces[1:3])]
     np.testing.assert_array_equal(np.concatenate(rows), TRAIN[70:210])
 
 
-def test_ann_benchmarks_are_compressed_for_their_own_queries(benchmark: Path) -> None:
-    small = acqh.compress(benchmark, benchmark, 4, query_view="test")
+def test_ann_benchmarks_are_compressed_for_their_own_queries(ann_file: Path) -> None:
+    small = acqh.compress(ann_file, ann_file, 4, query_view="test")
     assert small.report.n_queries == 20
     assert len(small.index) == 300
 
@@ -74,15 +74,15 @@ def test_hdf5_with_its_values_elsewhere_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "a.h5")
 
 
-def test_damaged_hdf5_is_an_error_of_ours(benchmark: Path) -> None:
-    content = benchmark.read_bytes()
-    benchmark.write_bytes(content[: len(content) // 2])
+def test_damaged_hdf5_is_an_error_of_ours(ann_file: Path) -> None:
+    content = ann_file.read_bytes()
+    ann_file.write_bytes(content[: len(content) // 2])
     with pytest.raises(CorruptBundleError):
-        read(benchmark)
+        read(ann_file)
     for at in range(9, len(content), 331):
-        benchmark.write_bytes(content[:at] + bytes([content[at] ^ 0x5A]) + content[at + 1 :])
+        ann_file.write_bytes(content[:at] + bytes([content[at] ^ 0x5A]) + content[at + 1 :])
         with suppress(AcqhError):
-            read(benchmark)
+            read(ann_file)
 
 
 @pytest.mark.parametrize("name", ["GT_10M", "gt.bin", "gt.ibin"])
