@@ -20,14 +20,14 @@ def indexes() -> dict[str, CodeIndex | HammingIndex]:
     rng = np.random.default_rng(0)
     # Whole numbers, so that scores are exact.
     codebooks = rng.integers(-9, 10, (3, 16, 4))
-    many, few = rng.integers(16, size=(300, 3)), rng.integers(2, size=(300, 3))
+    distinct, shared = rng.integers(16, size=(300, 3)), rng.integers(2, size=(300, 3))
     bits = np.packbits(rng.integers(2, size=(50, 20)), axis=1)
-    runs = CodeIndex(codebooks).add(many, rng.permutation(1000)[:300])
-    grouped = CodeIndex(codebooks).add(few[:290]).add(few[290:])
+    lists = CodeIndex(codebooks).add(distinct, rng.permutation(1000)[:300])
+    grouped = CodeIndex(codebooks).add(shared[:290]).add(shared[290:])
     hamming = HammingIndex(20).add(bits, [f"bit {i} é" for i in range(50)])
-    for index in (runs, grouped, hamming):
+    for index in (lists, grouped, hamming):
         index.remove(index.ids[5:9])
-    return {"runs": runs, "grouped": grouped, "hamming": hamming}
+    return {"lists": lists, "grouped": grouped, "hamming": hamming}
 
 
 def answers(index: CodeIndex | HammingIndex) -> dict[str, object]:

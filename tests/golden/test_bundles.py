@@ -13,7 +13,7 @@ SAVED = sorted(Path(__file__).parent.glob("bundles/*/*.acqh"))
 
 
 def test_there_are_golden_bundles():
-    assert {path.stem for path in SAVED} == {"runs", "grouped", "hamming"}
+    assert {path.stem for path in SAVED} == {"lists", "grouped", "hamming"}
 
 
 @pytest.mark.parametrize("path", SAVED, ids=lambda path: f"{path.parent.name}-{path.stem}")
