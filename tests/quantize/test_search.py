@@ -173,3 +173,11 @@ def test_an_unknown_search_is_refused():
     targets, codebooks = make_problem(0)
     with pytest.raises(ValueError, match="search must be one of greedy, beam, icm"):
         search_codes(targets, codebooks, search="best")
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_words_far_larger_than_those_of_the_first_codebook_do_not_overflow(search):
+    codebooks = np.zeros((2, 2, 3), dtype=np.float32)
+    codebooks[1, 1] = 1e25
+    targets = np.full((1, 3), 1e25, dtype=np.float32)
+    assert search_codes(targets, codebooks, search=search).tolist() == [[0, 1]]

@@ -61,7 +61,7 @@ def _tables(codebooks: Tensor, metric: Tensor | None, dtype: Any) -> CodeTables:
     mean = words[0].mean(dim=0)
     words[0] -= mean
     # Found where the words are: nothing is waited for.
-    scale = torch.ldexp(words.new_ones(()), -torch.frexp(words[0].abs().max()).exponent)
+    scale = torch.ldexp(words.new_ones(()), -torch.frexp(words.abs().max()).exponent)
     words *= scale
     words = words.reshape(m * n_words, n_components)
     images = words if metric is None else words @ metric.to(torch.float64)
