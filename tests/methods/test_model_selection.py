@@ -1,5 +1,7 @@
 """scikit-learn's own model selection works on methods, with paired data as X."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -36,3 +38,30 @@ def test_a_score_needs_labels():
     model = acqh.ACQH(4, n_codebooks=2, random_state=0).fit(DATA)
     with pytest.raises(LabelError, match="a score needs labels"):
         model.score(DATA.without_labels())
+
+
+class CountedQueries(acqh.ACQH):
+    n_queries = 0
+
+    def embed_queries(self, X, *, view):
+        self.n_queries += X.shape[0]
+        return super().embed_queries(X, view=view)
+
+
+def test_a_score_takes_two_thousand_queries_a_view_and_bounded_memory():
+    data = acqh.make_multiview(3_999, random_state=0)
+    model = CountedQueries(4, n_codebooks=1, codebook_size=8, random_state=0).fit(data)
+    tracemalloc.start()
+    model.score(data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert model.n_queries == 2 * 2_000
+    # All scores of a view at once are 64 MB in float64.
+    assert peak < 100e6
+
+
+def test_a_score_in_blocks_of_queries_is_that_of_all_at_once(monkeypatch):
+    model = acqh.ACQH(4, n_codebooks=2, random_state=0).fit(DATA)
+    whole = model.score(DATA)
+    monkeypatch.setattr("acqh.methods.base._MAX_SCORES", 3 * len(DATA))
+    assert model.score(DATA) == pytest.approx(whole, rel=1e-12)

@@ -17,6 +17,7 @@ from acqh._core.arrays import (
     check_view,
     check_width,
     mapped_blocks,
+    slices,
 )
 from acqh._core.imports import Offered
 from acqh._core.labels import as_label_matrix
@@ -61,6 +62,8 @@ CONSTRAINTS: dict[str, list[Any]] = {
 }
 # Queries a view at most that a score is of: enough for the third digit.
 _MAX_QUERIES = 2_000
+# Scores at most that are in memory at a time: 16 MB in float64.
+_MAX_SCORES = 1 << 21
 
 if TYPE_CHECKING:
 
@@ -282,25 +285,28 @@ def held_out_map(method: BaseMethod, views: Any, labels: Any = None) -> float:
     pairs of views of the figure for queries of the one and items coded by the other; items that
     share a label are relevant. Raises LabelError: there are no labels.
     """
-    from acqh.metrics import mean_average_precision, relevance
+    from acqh.metrics import RetrievalMetrics, relevance
 
     data = labelled(views, labels)
     if data.labels is None:
         raise LabelError("a score needs labels: they say which items are relevant")
     names = list(data.views)
-    rows = np.arange(len(data))[:: max(1, len(data) // _MAX_QUERIES)]
-    relevant = relevance(data.labels[rows], data.labels)
-    if len(names) == 1:
-        # An item finds itself: that says nothing.
-        relevant[np.arange(len(rows)), rows] = False
+    rows = np.arange(len(data))[:: -(-len(data) // _MAX_QUERIES)]
     pairs = [(names[0], names[0])] if len(names) == 1 else list(permutations(names, 2))
     found = []
     for query, coded in pairs:
         vectors = method.decode(_codes(method, data, coded))
-        scores = method.embed_queries(data.views[query][rows], view=query) @ vectors.T
-        if query == coded:
-            scores[np.arange(len(rows)), rows] = -np.inf
-        found.append(mean_average_precision(scores, relevant))
+        queries = method.embed_queries(data.views[query][rows], view=query)
+        metrics = RetrievalMetrics((None,))
+        for block in slices(len(rows), max(1, _MAX_SCORES // len(data))):
+            scores = queries[block] @ vectors.T
+            relevant = relevance(data.labels[rows[block]], data.labels)
+            if query == coded:
+                # An item that finds itself says nothing.
+                itself = np.arange(len(scores)), rows[block]
+                scores[itself], relevant[itself] = -np.inf, False
+            metrics.update(scores, relevant)
+        found.append(metrics.result().mean_average_precision[None])
     return float(np.mean(found))
 
 
