@@ -377,3 +377,15 @@ def test_statistics_that_keep_different_things_do_not_add_up(data):
     few = Statistics.of(data.views, None, keep=Keep(frozenset(), 10))
     with pytest.raises(InvalidInputError, match="keep the same"):
         few + Statistics.of(data.views, None, keep="all")
+
+
+def test_an_encoder_of_queries_that_cannot_be_learnt_leaves_the_model_as_it_was(data):
+    model = acqh.ACQH(8, targets=MIXED, **SMALL).fit(data)
+    codes = model.encode(data.views, labels=data.labels)
+    before = {view: model.project(rows, view=view) for view, rows in data.views.items()}
+    newer = {"text": data.views["text"] ** 2, "image": np.full((len(data), 3), 1e300)}
+    with pytest.raises(ViewError):
+        model.refit_queries(newer, codes)
+    assert model.refitted_ == ()
+    for view, rows in data.views.items():
+        np.testing.assert_array_equal(model.project(rows, view=view), before[view])

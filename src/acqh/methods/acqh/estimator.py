@@ -3,7 +3,7 @@
 # So that `help` names types as they are written here.
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
@@ -430,8 +430,21 @@ class ACQH(FittedACQH):
                     f"view '{name}' has {matrix.shape[0]} rows for {len(wanted)} items; they are "
                     "paired by row"
                 )
+        space = self.space_
         for name, matrix in matrices.items():
-            self._take_source(name, matrix, wanted)
+            learn = partial(regress_rows, matrix, ridge=self.ridge)
+            space = space.refitted(name, wanted, learn)
+        dtype = self.codebooks_.dtype
+        folded = {name: space.fold_query(name) for name in matrices}
+        # Nothing is set before everything is learnt.
+        self.space_ = space
+        self.projections_ = self.projections_ | {name: it[0].astype(dtype) for name, it in folded.items()}
+        self.intercepts_ = self.intercepts_ | {name: it[1].astype(dtype) for name, it in folded.items()}
+        self.unit_projections_ = _without(self.unit_projections_, matrices)
+        self.feature_maps_ = _without(self.feature_maps_, matrices)
+        widths = {name: matrix.shape[1] for name, matrix in matrices.items()}
+        self.n_features_in_ = self.n_features_in_ | widths
+        self.refitted_ = tuple(sorted({*self.refitted_, *matrices}))
         return self
 
     def _query_targets(self, given: Any) -> Floats:
@@ -448,18 +461,6 @@ class ACQH(FittedACQH):
         for rows, block in parts:
             found[rows] = block
         return found
-
-    def _take_source(self, name: str, features: Matrix, wanted: Floats) -> None:
-        learn = partial(regress_rows, features, ridge=self.ridge)
-        self.space_ = self.space_.refitted(name, wanted, learn)
-        projection, intercept, _ = self.space_.fold_query(name)
-        dtype = self.codebooks_.dtype
-        self.projections_ = {**self.projections_, name: projection.astype(dtype)}
-        self.intercepts_ = {**self.intercepts_, name: intercept.astype(dtype)}
-        self.unit_projections_ = {k: v for k, v in self.unit_projections_.items() if k != name}
-        self.feature_maps_ = {k: v for k, v in self.feature_maps_.items() if k != name}
-        self.n_features_in_ = {**self.n_features_in_, name: features.shape[1]}
-        self.refitted_ = tuple(sorted({*self.refitted_, name}))
 
     def project(
         self, X: Matrix, *, view: str, device: str | None = None, max_memory: int = MAX_MEMORY
@@ -704,6 +705,10 @@ class ACQH(FittedACQH):
         if self.space_.label_codes is None:
             raise AttributeError("label sets have codes of their own with labels alone")
         return self.space_.label_codes
+
+
+def _without(by_view: Mapping[str, Any], views: Collection[str]) -> dict[str, Any]:
+    return {name: it for name, it in by_view.items() if name not in views}
 
 
 def _empty(items: Items, device: Any, width: int, dtype: Any) -> Any:
