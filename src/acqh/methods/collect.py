@@ -47,7 +47,7 @@ class MappedStatistics:
     feature_maps: dict[str, Any]  # fitted on the first chunk
     widths: dict[str, int]  # width of each view before its feature map
     label_names: tuple[str, ...]
-    dtype: np.dtype[Any]  # float32 if no view has more, otherwise float64
+    dtype: np.dtype[Any]  # float32 if it holds the numbers of all views, otherwise float64
     units: tuple[str, ...] = ()  # views that are also summed with their rows scaled to unit length
     # each (n_items, n_features): features of the part that the maps were fitted to, by
     # maps that saw what it is to be predicted as: each row as if they had not seen it.
@@ -190,7 +190,6 @@ def describe(
     """
     check_labelled(part, keep)
     kinds = [matrix.dtype for matrix in part.views.values()]
-    is_single = all(kind in (np.float32, np.float16, np.uint8, np.bool_) for kind in kinds)
     left_out: dict[str, Floats] = {}
     maps = fit_feature_maps(
         feature_maps,
@@ -206,7 +205,7 @@ def describe(
         feature_maps=_narrowed(maps, part, left_out) if is_whole else maps,
         widths={view: matrix.shape[1] for view, matrix in part.views.items()},
         label_names=part.label_names,
-        dtype=np.dtype(np.float32 if is_single else np.float64),
+        dtype=np.result_type(np.float32, *kinds),
         units=units,
         left_out=left_out,
     )

@@ -187,10 +187,8 @@ def describe_tensors(
             "feature maps are made of arrays, all but kernels, but the views are tensors; map the "
             "features before (or give arrays, and device= for the sums)"
         )
-    torch = require("torch")
-    narrow = (torch.float32, torch.float16, torch.bfloat16, torch.uint8, torch.bool)
     types = [to_tensor(matrix[:1], data.device).dtype for matrix in data.views.values()]
-    is_single = all(dtype in narrow for dtype in types)
+    is_single = all(kind.itemsize <= (4 if kind.is_floating_point else 2) for kind in types)
     maps: dict[str, Any] = {}
     left_out: dict[str, Any] = {}
     outputs = {}

@@ -404,3 +404,17 @@ def test_tens_of_thousands_of_label_sets_are_fitted_in_bounded_memory():
     assert peak < 0.2 * n_sets**2 * 8
     assert np.isfinite(model.objective_).all()
     assert 0 <= model.optimality_gap_ < 1e6
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.float16, np.float32])
+def test_features_that_float32_holds_give_a_float32_model(data, dtype):
+    views = {name: (10 * abs(view)).astype(dtype) for name, view in data.views.items()}
+    model = acqh.ACQH(4, **SMALL).fit(views, data.labels)
+    assert model.codebooks_.dtype == np.float32
+    assert model.project(views["text"], view="text").dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.float64])
+def test_wider_features_give_a_float64_model(data, dtype):
+    views = {name: (10 * view).astype(dtype) for name, view in data.views.items()}
+    assert acqh.ACQH(4, **SMALL).fit(views, data.labels).codebooks_.dtype == np.float64
