@@ -16,6 +16,7 @@ from acqh.features.kernel import map as mapping
 from acqh.features.kernel import solve as solving
 from acqh.features.kernel.kernels import (
     KERNELS,
+    Columns,
     default_kernels,
     kernel_block,
     prepare,
@@ -241,7 +242,7 @@ def test_stored_weights_of_other_kernels_are_refused() -> None:
 
 def test_intersections_are_sums_of_the_smaller_counts() -> None:
     left, right = counts(12, 0), counts(9, 1)
-    sides = [prepare("intersection", sp.csr_array(it), np.ones(8)) for it in (left, right)]
+    sides = [prepare("intersection", sp.csr_array(it), Columns(np.ones(8))) for it in (left, right)]
     expected = similarity("intersection", left, right, left)
     np.testing.assert_allclose(products(*sides), expected, atol=1e-12)
 
@@ -253,7 +254,7 @@ def test_a_row_of_stored_zeros_has_the_intersection_of_an_empty_one() -> None:
     empty.eliminate_zeros()
     found, expected = (
         kernel_block(side, side, 2.0)
-        for side in (prepare("intersection", it, np.ones(8)) for it in (stored, empty))
+        for side in (prepare("intersection", it, Columns(np.ones(8))) for it in (stored, empty))
     )
     np.testing.assert_array_equal(found, expected)
     assert found[0, 0] == 1.0
@@ -348,3 +349,18 @@ def test_a_kernel_is_added_by_what_it_explains(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(errors, 0.75, 0.94999)
     monkeypatch.setitem(errors, 0.5, 0.94999)
     assert choosing._mix(Trial(), found).weights[0] == 1.0
+
+
+@pytest.mark.parametrize("options", [{}, {"bandwidth": 0.5, "ridge": 1e-2, "n_anchors": 100}])
+def test_float32_rows_far_from_zero_keep_the_digits_of_their_distances(options):
+    # Multiples of 2^-10 below 4,096: float32 holds them, shifted or not.
+    rows = np.round(np.random.default_rng(0).normal(size=(300, 4)) * 1024) / 1024
+    near, far = rows.astype(np.float32), (rows + 2048).astype(np.float32)
+    targets = np.sin(rows[:200, :2])
+    found = []
+    for X in (near, far):
+        learnt = KernelMap("rbf", random_state=0, **options)
+        left_out = learnt.fit_to(X[:200], targets)
+        found.append(np.concatenate([left_out, learnt.transform(X[200:])]))
+    assert found[1].dtype == np.float32
+    np.testing.assert_allclose(found[1], found[0], atol=2e-3)

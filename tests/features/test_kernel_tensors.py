@@ -11,7 +11,7 @@ from acqh.errors import InvalidInputError, ViewError
 from acqh.features import KernelMap
 from acqh.features.kernel import choice as choosing
 from acqh.features.kernel import solve as solving
-from acqh.features.kernel.kernels import KERNELS, prepare
+from acqh.features.kernel.kernels import KERNELS, Columns, prepare
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -101,7 +101,7 @@ def test_kernels_tried_at_once_have_the_errors_that_each_has_alone(device: str) 
     def make(kind: Any, rows: Any, targets: Any, **room: int) -> Any:
         idf = rows[0] * 0 + 1
         sides = [
-            {name: prepare(name, part, idf) for name in ("rbf", "cosine")}
+            {name: prepare(name, part, Columns(idf)) for name in ("rbf", "cosine")}
             for part in (rows[:40], rows[40:])
         ]
         return kind(*sides, targets[:40], targets[40:], ridges, **room)

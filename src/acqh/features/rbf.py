@@ -13,7 +13,7 @@ from acqh._core.arrays import Floats, Matrix, check_positive, check_positive_int
 from acqh._core.runtime import RandomState, check_rng
 from acqh.errors import InvalidInputError
 from acqh.features.base import FeatureMap, row_blocks
-from acqh.features.kernel.kernels import kernel_block, prepare
+from acqh.features.kernel.kernels import Columns, kernel_block, prepare
 
 
 @dataclass(frozen=True)
@@ -188,5 +188,5 @@ def _blocks(X: Matrix, anchors: Matrix) -> Iterator[slice]:
 def _similarities(X: Matrix, anchors: Matrix, width: float) -> Floats:
     """exp(-||x - a||^2 / width) in float64, (n_rows, n_anchors)."""
     wide = (each.astype(np.float64, copy=False) for each in (X, anchors))
-    rows, others = (prepare("rbf", each, None) for each in wide)
+    rows, others = (prepare("rbf", each, Columns()) for each in wide)
     return np.asarray(kernel_block(rows, others, width))

@@ -12,6 +12,7 @@ from acqh._core.device import Tensor, row_blocks
 from acqh._core.linalg import Tridiagonal
 from acqh.features.kernel.kernels import (
     KERNELS,
+    Columns,
     Numbers,
     bend_products,
     beside,
@@ -67,10 +68,15 @@ class Choice:
                     total += block
         return total
 
-    def sides(self, X: Matrix, idf: Floats, *, by_column: bool = False) -> dict[str, Any]:
+    def sides(self, X: Matrix, columns: Columns, *, by_column: bool = False) -> dict[str, Any]:
         """Prepare rows for the kernels that are used."""
-        used = [name for name, weight in zip(KERNELS, self.weights, strict=True) if weight]
-        return {name: prepare(name, X, idf, by_column=by_column) for name in used}
+        sides = {}
+        for name, weight, width in zip(KERNELS, self.weights, self.widths, strict=True):
+            # Inner products, unlike distances, depend on the origin.
+            own = columns if np.isfinite(width) else columns._replace(origin=None)
+            if weight:
+                sides[name] = prepare(name, X, own, by_column=by_column)
+        return sides
 
     def between(
         self, left: Mapping[str, Any], right: Mapping[str, Any]

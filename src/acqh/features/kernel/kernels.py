@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,6 +26,15 @@ _COUNTS = ("tfidf", "intersection")
 _HISTOGRAM = 256
 # Rows of tensors that are prepared at a time, in double precision: on the left, on the right.
 _LEFT_ROWS, _RIGHT_ROWS = 4096, 1024
+
+
+class Columns(NamedTuple):
+    """What kernels need to know of the columns of rows before they compare them."""
+
+    idf: Any = None  # (n_features,): inverse document frequencies, for ``"tfidf"``
+    # (n_features,): subtracted for ``"rbf"``. Distances stay the same, and float32 rows far from
+    # zero keep their digits. None: nothing.
+    origin: Any = None
 
 
 @dataclass(frozen=True)
@@ -108,12 +117,19 @@ def inverse_frequencies(X: Matrix) -> Floats:
     return np.asarray(1.0 + np.log((1.0 + n_rows) / (1.0 + found)))
 
 
-def prepare(name: str, X: Any, idf: Any, *, by_column: bool = False) -> Any:
+def row_origin(X: Matrix) -> Floats | None:
+    """Return the mean of dense rows, (n_features,); None of CSR rows and of tensors."""
+    if is_sparse(X) or is_tensor(X):
+        return None
+    return np.asarray(X.mean(axis=0, dtype=np.float64).astype(X.dtype))
+
+
+def prepare(name: str, X: Any, columns: Columns, *, by_column: bool = False) -> Any:
     """Return rows as a kernel compares them: a `Side`, or of a tensor a `TensorSide`.
 
-    `name`: one of `KERNELS`. `X`: (n_rows, n_features), dense, CSR or tensor. `idf`: (n_features,);
-    weights of columns, for ``"tfidf"``; of tensors a tensor. `by_column`: whether these rows will
-    stand on the right of `products`. Raises InvalidInputError: a kernel of counts gets numbers
+    `name`: one of `KERNELS`. `X`: (n_rows, n_features), dense, CSR or tensor. `columns`: the same
+    for both sides; of tensors its idf is a tensor. `by_column`: whether these rows will stand on
+    the right of `products`. Raises InvalidInputError: a kernel of counts gets numbers
     below zero.
     """
     if name in _COUNTS and not is_count(X):
@@ -122,9 +138,10 @@ def prepare(name: str, X: Any, idf: Any, *, by_column: bool = False) -> Any:
             "'rbf' or 'cosine'"
         )
     if is_tensor(X):
-        return TensorSide(name, X, idf)
+        return TensorSide(name, X, columns.idf)
     if name == "rbf":
-        return Side(name, X, row_norms(X, squared=True))
+        rows = X if columns.origin is None else X - columns.origin
+        return Side(name, rows, row_norms(rows, squared=True))
     if name == "intersection":
         rows = sp.csr_array(X)
         if not rows.data.all():  # a row of zeros that are stored is as empty as any
@@ -136,7 +153,7 @@ def prepare(name: str, X: Any, idf: Any, *, by_column: bool = False) -> Any:
     if name == "hellinger":
         X = SignedRoot().fit_transform(X)
     if name == "tfidf":
-        weights = idf.astype(X.dtype)
+        weights = columns.idf.astype(X.dtype)
         X = sp.csr_array(X.multiply(weights)) if is_sparse(X) else X * weights
     rows = unit_rows(X)
     return Side(name, rows, (row_norms(rows, squared=True) > 0).astype(X.dtype))

@@ -24,12 +24,14 @@ from acqh.features.base import FeatureMap, row_blocks
 from acqh.features.kernel.choice import TRIAL_ROWS, Choice, choose
 from acqh.features.kernel.kernels import (
     KERNELS,
+    Columns,
     Numbers,
     beside,
     default_kernels,
     inverse_frequencies,
     on_host,
     prepare,
+    row_origin,
     rows_at,
     widen,
 )
@@ -132,15 +134,15 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     def _learn(self, X: Matrix) -> None:
         """Learn coordinates in which inner products are kernels."""
         names, rng = self._names(X), check_rng(self.random_state)
-        idf = beside(inverse_frequencies(X), X)
-        choice = self._choose(X, None, names, idf, rng)
+        columns = Columns(beside(inverse_frequencies(X), X), row_origin(X))
+        choice = self._choose(X, None, names, columns, rng)
         n_anchors = min(self.n_anchors or _PLAIN_ANCHORS, X.shape[0])
-        anchors = widen(self._anchors(X, choice, idf, n_anchors, rng))
-        sides = choice.sides(anchors, idf)
+        anchors = widen(self._anchors(X, choice, columns, n_anchors, rng))
+        sides = choice.sides(anchors, columns)
         coefficients = fix_signs(_whiten(choice.block(sides, sides)))
         if not coefficients.shape[1]:  # rows without any kernel still get one column
             coefficients = np.zeros((n_anchors, 1))
-        self._keep(anchors, coefficients, np.zeros(coefficients.shape[1]), choice, idf)
+        self._keep(anchors, coefficients, np.zeros(coefficients.shape[1]), choice, columns.idf)
 
     def fit_to(self, X: Matrix, targets: Numbers) -> Numbers:
         """Learn the kernel ridge regression onto targets; features are its predictions.
@@ -169,20 +171,21 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         names, n_rows = self._names(X), X.shape[0]
         targets = _check_targets(targets, X)
         rng = check_rng(self.random_state)
-        idf = beside(inverse_frequencies(X), X)
-        choice = self._choose(X, targets, names, idf, rng)
+        columns = Columns(beside(inverse_frequencies(X), X), row_origin(X))
+        choice = self._choose(X, targets, names, columns, rng)
         offset = targets.mean(0)
         if self.ridge is None:
-            choice = self._refined(X, targets - offset, choice, idf, rng)
+            choice = self._refined(X, targets - offset, choice, columns, rng)
         n_anchors = self._count_anchors(X)
-        anchors = self._anchors(X, choice, idf, n_anchors, rng)
-        others = choice.sides(anchors, idf)
+        anchors = self._anchors(X, choice, columns, n_anchors, rng)
+        others = choice.sides(anchors, columns)
         if n_anchors == n_rows:
             inner = choice.between(others, others)
             coefficients, left_out = solve_all(inner, targets, offset, choice.ridge)
         else:
-            exact = choice.sides(widen(anchors), idf)  # normal equations need all digits
-            inner, across = choice.block(exact, exact), choice.between(choice.sides(X, idf), others)
+            exact = choice.sides(widen(anchors), columns)  # normal equations need all digits
+            inner = choice.block(exact, exact)
+            across = choice.between(choice.sides(X, columns), others)
             coefficients, left_out = solve_some(
                 inner,
                 lambda part: across(part, slice(0, n_anchors)),
@@ -192,18 +195,18 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
                 self.max_memory,
             )
         coefficients = on_host(coefficients).astype(np.float32)
-        self._keep(anchors, coefficients, on_host(offset), choice, idf)
+        self._keep(anchors, coefficients, on_host(offset), choice, columns.idf)
         return _like(left_out, X)
 
     def _map(self, X: Matrix) -> Numbers:
         """Return kernels with the anchors, times the coefficients."""
         choice = self._choice
-        anchors, dtype, coefficients, offset, idf = self._prepared(X)
+        anchors, columns, dtype, coefficients, offset = self._prepared(X)
         found = widen(beside(np.empty((X.shape[0], len(offset))), X))
         for block in self._blocks(X):
             # To widen all anchors for a few rows would take longer than their kernels.
             rows = X[block] if is_tensor(X) else X[block].astype(dtype, copy=False)
-            kernel = choice.block(choice.sides(rows, idf), anchors)
+            kernel = choice.block(choice.sides(rows, columns), anchors)
             found[block] = kernel @ coefficients + offset
         return _like(found, X)
 
@@ -224,8 +227,9 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
             learnt = [self.coefficients_, self.offset_, self.idf_]
             if is_tensor(X):
                 learnt = [widen(beside(each, X)) for each in learnt]
-            sides = self._choice.sides(anchors, learnt[-1], by_column=True)
-            self._ready[key] = (sides, anchors.dtype, *learnt)
+            columns = Columns(learnt.pop(), row_origin(anchors))
+            sides = self._choice.sides(anchors, columns, by_column=True)
+            self._ready[key] = (sides, columns, anchors.dtype, *learnt)
         return self._ready[key]
 
     @property
@@ -276,13 +280,16 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         X: Matrix,
         targets: Floats | None,
         names: tuple[str, ...],
-        idf: Floats,
+        columns: Columns,
         rng: np.random.Generator,
     ) -> Choice:
         rows = rng.permutation(X.shape[0])[: 2 * TRIAL_ROWS]
         some = rows_at(X, rows)
+        # Inner products, of infinite widths, are tried too: no origin, but all digits.
+        columns = columns._replace(origin=None)
+        exact = widen(some)
         return choose(
-            {name: prepare(name, some, idf) for name in names},
+            {name: prepare(name, exact if name == "rbf" else some, columns) for name in names},
             None if targets is None else rows_at(targets, rows),
             bandwidth=self.bandwidth,
             ridge=self.ridge,
@@ -291,11 +298,11 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         )
 
     def _refined(
-        self, X: Matrix, targets: Floats, choice: Choice, idf: Floats, rng: np.random.Generator
+        self, X: Matrix, targets: Floats, choice: Choice, columns: Columns, rng: np.random.Generator
     ) -> Choice:
         """Return a choice with a ridge for as many rows as can be left out one by one quickly."""
         rows = np.sort(rng.permutation(X.shape[0])[:SMALL])
-        sides = choice.sides(rows_at(X, rows), idf)
+        sides = choice.sides(rows_at(X, rows), columns)
         kernel = choice.block(sides, sides)
         return replace(choice, ridge=refine_ridge(kernel, rows_at(targets, rows), choice.ridge))
 
@@ -312,13 +319,13 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         return min(wanted, n_rows, SMALL, room)
 
     def _anchors(
-        self, X: Matrix, choice: Choice, idf: Floats, n_anchors: int, rng: np.random.Generator
+        self, X: Matrix, choice: Choice, columns: Columns, n_anchors: int, rng: np.random.Generator
     ) -> Matrix:
         if n_anchors == X.shape[0]:
             return X.clone() if is_tensor(X) else X.copy()
 
         def block(*sides: Ints) -> Any:
-            return choice.block(*(choice.sides(rows_at(X, rows), idf) for rows in sides))
+            return choice.block(*(choice.sides(rows_at(X, rows), columns) for rows in sides))
 
         return rows_at(X, leverage_rows(block, X.shape[0], n_anchors, rng))
 
