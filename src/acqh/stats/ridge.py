@@ -242,7 +242,10 @@ class Regression:
     ridge : float
         Strength used, relative to the mean diagonal of the Gram matrix.
     agreement : (n_dimensions, n_dimensions)
-        Sum over items of embedding times prediction; symmetric, positive semi-definite.
+        Sum over items of embedding times prediction: ``F^T Y`` for predictions Y.
+    moment : (n_dimensions, n_dimensions)
+        Sum over items of prediction times prediction, ``Y^T Y``, plus the penalty ``rho P^T P`` of
+        a ridge that pulls P towards zero. It equals the agreement then: P solves normal equations.
     residual : (n_dimensions, n_dimensions)
         Covariance of the prediction error on items not seen, estimated from the seen ones.
 
@@ -259,6 +262,7 @@ class Regression:
     intercept: Floats
     ridge: float
     agreement: Floats
+    moment: Floats
     residual: Floats
 
 
@@ -321,9 +325,15 @@ def regress(
     rest = regress_moments(
         solver, cross - gram, wanted - sums, power - cross - cross.T + gram, ridge
     )
-    coefficients = np.eye(len(cross)) + rest.coefficients
-    agreement = _symmetric(cross.T @ coefficients + np.outer(wanted, rest.intercept))
-    kept = Regression(coefficients, rest.intercept, rest.ridge, agreement, rest.residual)
+    coefficients, intercept = np.eye(len(cross)) + rest.coefficients, rest.intercept
+    agreement = cross.T @ coefficients + np.outer(wanted, intercept)
+    # The penalty on P - I is no part of the moment: what counts is the error of the predictions.
+    shift = np.outer(sums @ coefficients, intercept)
+    moment = coefficients.T @ gram @ coefficients + shift + shift.T
+    moment += n_items * np.outer(intercept, intercept)
+    kept = Regression(
+        coefficients, intercept, rest.ridge, agreement, _symmetric(moment), rest.residual
+    )
     return min((found, kept), key=lambda it: float(np.trace(it.residual)))
 
 
@@ -369,11 +379,13 @@ def regress_moments(
     # What is left is power - A - A^T + P^T G P, and P solves (G + rho I) P = cross.
     penalty = strength * mean_diagonal(solver.gram)
     error = power - agreement - penalty * (coefficients.T @ coefficients)
+    agreement = _symmetric(agreement) + n_items * np.outer(mean_f, mean_f)
     return Regression(
         coefficients,
         mean_f - mean_x @ coefficients,
         strength,
-        _symmetric(agreement) + n_items * np.outer(mean_f, mean_f),
+        agreement,
+        agreement,
         # An item's own error is smaller than that of a stranger by this factor, on average.
         _symmetric(error) / (n_items * left**2),
     )

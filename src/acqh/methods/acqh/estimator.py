@@ -149,8 +149,12 @@ class ACQH(FittedACQH):
     ridges_ : dict
         By view; with other targets than labels alone, by view (or ``"labels"``) and target.
     objective_ : list of float
-        After each sweep: with labels alone the squared error of all similarities, the first term
-        of the paper's objective (6); otherwise the mean squared error of items, as queries see it.
+        After each sweep. With labels alone: the squared error of the scores of all pairs of
+        training items, the first term of the paper's objective (6), plus the ridge penalty
+        ``rho ||W b||^2`` of every view and item. Similarities are inner products of label
+        embeddings. Views with a kernel map are scored by predictions that leave each item out;
+        their regression has a penalty only if it pulls towards zero. With other targets: the mean
+        squared error of items, as queries see it.
     lower_bound_ : float
         No codes of this many components can have a lower objective.
     optimality_gap_ : float
@@ -233,11 +237,11 @@ class ACQH(FittedACQH):
         parts = as_parts(views, labels)
         return collect(parts, known or partial(self._describe, **how), device=where), where
 
-    def _describe(self, part: Any, *, learns_maps: bool = True, **how: Any) -> MappedStatistics:
+    def _describe(self, part: Any, **how: Any) -> MappedStatistics:
         """Fit the feature maps to the first part of the data; return what all must be like.
 
-        What is kept of the data follows from the targets. `learns_maps`: whether kernel maps learn
-        to predict labels. `how`: see `acqh.methods.collect.describe`.
+        What is kept of the data follows from the targets. `how`: see
+        `acqh.methods.collect.describe`.
         """
         targets = read_targets(self.targets, part.views, part.labels is not None)
         keep, responses = None, None
@@ -255,7 +259,7 @@ class ACQH(FittedACQH):
                 if view != name
             ]
             keep, units = Keep(frozenset(pairs)), tuple(n for n, key in keys.items() if key != n)
-        elif learns_maps and has_kernel(self.feature_maps):
+        elif has_kernel(self.feature_maps):
             responses = embed_items(self.similarity, part.labels, check_rng(self.random_state))
         make = describe_tensors if isinstance(part, TensorData) else describe
         rng = check_rng(self.random_state)
@@ -435,11 +439,13 @@ class ACQH(FittedACQH):
             learn = partial(regress_rows, matrix, ridge=self.ridge)
             space = space.refitted(name, wanted, learn)
         dtype = self.codebooks_.dtype
-        folded = {name: space.fold_query(name) for name in matrices}
+        folded = {
+            name: [it.astype(dtype) for it in space.fold_query(name)[:2]] for name in matrices
+        }
         # Nothing is set before everything is learnt.
         self.space_ = space
-        self.projections_ = self.projections_ | {name: it[0].astype(dtype) for name, it in folded.items()}
-        self.intercepts_ = self.intercepts_ | {name: it[1].astype(dtype) for name, it in folded.items()}
+        self.projections_ = self.projections_ | {name: own[0] for name, own in folded.items()}
+        self.intercepts_ = self.intercepts_ | {name: own[1] for name, own in folded.items()}
         self.unit_projections_ = _without(self.unit_projections_, matrices)
         self.feature_maps_ = _without(self.feature_maps_, matrices)
         widths = {name: matrix.shape[1] for name, matrix in matrices.items()}

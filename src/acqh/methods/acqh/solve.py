@@ -45,15 +45,8 @@ class Components(NamedTuple):
 
     values: Floats  # (rank,): eigenvalues, falling; those that are zero are left out
     vectors: Floats  # (n_dimensions, rank)
-    root: Floats  # (n_dimensions, n_dimensions): of the metric
-    inverse_root: Floats  # (n_dimensions, n_dimensions): its pseudo-inverse
-
-    @classmethod
-    def of(cls, points: Floats, weights: Floats, metric: Floats) -> "Components":
-        """Find them, of points (n_points, n_dimensions), in a semi-definite metric."""
-        root, inverse_root = _roots(metric)
-        mapped = points @ root
-        return cls(*_leading((mapped.T * weights) @ mapped), root, inverse_root)
+    root: Floats  # (n_dimensions, n_dimensions): from points to the metric, such as its root
+    inverse_root: Floats  # (n_dimensions, n_dimensions): pseudo-inverse of the metric's root
 
     @classmethod
     def of_moment(cls, moment: Floats, metric: Floats) -> "Components":
@@ -103,19 +96,24 @@ class Problem:
     # (n_dimensions, n_dimensions): H: summed over views, embedding times prediction; see
     # `acqh.stats.regress`.
     agreement: Floats
+    # (n_dimensions, n_dimensions): M: summed over views, prediction times prediction, plus the
+    # penalty; equals H except where kernel maps predict the embeddings.
+    moment: Floats
     constant: float  # the sum over views of ``||S_p||^2``
 
 
 def similarity_error(problem: Problem, query_map: Floats, codes: Floats) -> float:
     """Return the first term of the paper's objective (6): errors of all similarities, squared.
 
+    Plus the penalty ``rho ||W_p B^T||^2`` of every view with a ridge that pulls towards zero.
     `query_map`: (n_dimensions, n_components); J. `codes`: (n_sets, n_components); B.
     """
     weighted = codes.T * problem.counts
     overlap = weighted @ codes
     cross = weighted @ problem.embeddings
     reached = problem.agreement @ query_map
-    pairs = np.sum((query_map.T @ reached) * overlap) - 2.0 * np.sum(reached * cross.T)
+    power = query_map.T @ problem.moment @ query_map
+    pairs = np.sum(power * overlap) - 2.0 * np.sum(reached * cross.T)
     return float(pairs + problem.constant)
 
 
@@ -130,12 +128,17 @@ def lower_bound(problem: Problem, found: Components, n_components: int) -> float
 
 
 def spectrum(problem: Problem) -> Components:
-    """Return the principal components of the vectors ``H^(1/2) f_u``, weighted by counts.
+    """Return the principal components of the vectors ``M^(-1/2) H^T f_u``, weighted by counts.
 
-    The objective is ``sum_u n_u ||H^(1/2) (J b_u - f_u)||^2`` up to a constant and the label
-    terms, so these are the code vectors of its global optimum without the discrete constraint.
+    The objective is ``sum_u n_u ||M^(1/2) J b_u - M^(-1/2) H^T f_u||^2`` up to a constant and the
+    label terms, so these are the code vectors of its global optimum without the discrete
+    constraint. Where H equals M, the vectors are ``H^(1/2) f_u``.
     """
-    return Components.of(problem.embeddings, problem.counts, problem.agreement)
+    root, inverse_root = _roots(problem.moment)
+    if not np.array_equal(problem.agreement, problem.moment):
+        root = problem.agreement @ inverse_root
+    mapped = problem.embeddings @ root
+    return Components(*_leading((mapped.T * problem.counts) @ mapped), root, inverse_root)
 
 
 def weighted_gram(points: Floats, weights: Floats) -> Floats:
@@ -216,7 +219,8 @@ def pose(
         np.sum(((vectors.T * view.counts) @ vectors) * everyone) for view in views.values()
     )
     agreement = np.sum([it.agreement for it in regressions.values()], axis=0)
-    problem = Problem(vectors, stats.counts, agreement, float(constant))
+    moment = np.sum([it.moment for it in regressions.values()], axis=0)
+    problem = Problem(vectors, stats.counts, agreement, moment, float(constant))
     return Posed(stats, embedding, regressions, problem)
 
 
@@ -332,7 +336,7 @@ def padded(array: Floats, n_components: int) -> Floats:
 
 
 def quality(values: list[float], bound: float, of_nothing: float) -> dict[str, Any]:
-    """Return the objective after each sweep, its bound, and how far it is above.
+    """Return the objective after each sweep, its lower bound, and how far it is above.
 
     `of_nothing`: the objective of codes that are all zero.
     """
