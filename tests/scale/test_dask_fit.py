@@ -59,6 +59,16 @@ def test_feature_maps_are_fitted_on_the_first_chunk(client, items, items_file):
     assert_same_sums(model.stats_, local.stats_)
 
 
+@pytest.mark.parametrize("chunk_size", [230, 100])
+def test_kernel_maps_learn_what_they_learn_in_one_process(client, items, items_file, chunk_size):
+    settings = {"feature_maps": "kernel"}
+    model = fit(new_model(**settings), items_file, chunk_size=chunk_size, client=client)
+    local = fit(new_model(**settings), items_file, chunk_size=chunk_size)
+    assert model.stats_.widths == local.stats_.widths
+    assert_same_sums(model.stats_, local.stats_)
+    np.testing.assert_array_equal(model.encode(items.views), local.encode(items.views))
+
+
 def test_a_killed_worker_changes_nothing(client, items, items_file, kill_reader):
     pieces = list_pieces(items_file, chunk_size=40)
     pieces, killed = kill_reader(pieces, 3)

@@ -84,14 +84,19 @@ def fit(
     chunked = chunk_source(source, chunk_size, client, progress)
     executor: Any = chunked.executor
     chunks = list(chunked.chunks)
+
+    def report(chunk: Any) -> None:
+        chunked.report("items read", len(chunk))
+
     # Feature maps are fitted once, on the first chunk: fitted again they could come out otherwise.
-    ((_, known),) = executor.map(partial(_describe, model), [(chunks[0], None)])
-    total = executor.reduce(
-        partial(_sum, known), chunks, _merge, lambda chunk: chunked.report("items read", len(chunk))
-    )
-    if total.n_items == 0:
+    ((_, known),) = executor.map(partial(_begin, model), [(chunks[0], None)])
+    report(chunks[0])
+    if chunks[1:]:
+        rest = executor.reduce(partial(_sum, known), chunks[1:], _merge, report)
+        known = replace(known, statistics=known.statistics + rest)
+    if known.statistics.n_items == 0:
         raise LabelError("no item has a label, so there is nothing to learn from")
-    model.fit_stats(replace(known, statistics=total))
+    model.fit_stats(known)
     return model
 
 
@@ -99,10 +104,12 @@ def _items(items: MultiViewData, _: None) -> MultiViewData:
     return items
 
 
-def _describe(model: Any, items: MultiViewData, _: None) -> MappedStatistics:
-    # Workers map rows as they are, so kernel maps learn no targets here: none could be left out.
-    known: MappedStatistics = model._describe(items, learns_maps=False)
-    return known
+def _begin(model: Any, items: MultiViewData, _: None) -> MappedStatistics:
+    """Fit the feature maps to the first chunk, and sum over it: kernel maps leave its items out."""
+    known: MappedStatistics = model._describe(items)
+    sums = known.sums_of_none()
+    add_part(items, known, sums)
+    return replace(known, statistics=sums, left_out={})
 
 
 def _sum(known: MappedStatistics, items: MultiViewData, _: None) -> Statistics:
