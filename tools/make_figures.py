@@ -186,7 +186,7 @@ def draw_convergence(target: Path) -> None:
         for seed in range(5):
             label = "alternating (Algorithm 1), five random starts" if seed == 0 else None
             axes.semilogy(excess(data, ACQHPaper, seed), color="#d1600a", lw=1, label=label)
-        curve = excess(data, partial(ACQH, similarity="dot", ridge=0.0), 0)
+        curve = excess(data, partial(ACQH, similarity="dot", ridge=0.0, complete_share=1.0), 0)
         axes.semilogy(curve, color="#0a5fd1", lw=2, marker="o", ms=4, label="spectral")
         axes.set_xlabel("sweep")
         axes.set_ylabel("objective above its lower bound,\nas a share of the bound")
@@ -201,9 +201,7 @@ def excess(data: Any, make: Any, seed: int) -> Any:
     with warnings.catch_warnings():
         # Not having converged is what the figure shows.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model = make(n_components=32, random_state=seed)
-        model._known_share = 1.0
-        model.fit(data)
+        model = make(n_components=32, random_state=seed).fit(data)
     return np.array(model.objective_) / model.lower_bound_ - 1
 
 

@@ -20,9 +20,7 @@ def data():
 def test_the_larger_their_share_the_more_exactly_known_items_are_coded(data, targets):
     errors = []
     for share in (0.0, 0.5, 0.95):
-        model = acqh.ACQH(8, targets=targets, **SETTINGS)
-        model._known_share = share
-        model.fit(data)
+        model = acqh.ACQH(8, targets=targets, complete_share=share, **SETTINGS).fit(data)
         vectors = model.embed(data.views, labels=data.labels)
         codes = model.encode(data.views, labels=data.labels)
         left = np.square(model.decode(codes) - vectors).sum() / np.square(vectors).sum()
@@ -32,8 +30,8 @@ def test_the_larger_their_share_the_more_exactly_known_items_are_coded(data, tar
 
 def test_codebooks_are_for_items_as_they_are_known_where_all_are_complete(data):
     def fitted(share, given=data, **settings):
-        model = acqh.ACQH(8, **{"targets": TARGETS[1]} | settings, **SETTINGS)
-        model._known_share = share
+        settings = {"targets": TARGETS[1]} | settings
+        model = acqh.ACQH(8, complete_share=share, **settings, **SETTINGS)
         return model.fit(given).codebooks_
 
     np.testing.assert_array_equal(fitted(None), fitted(1.0))

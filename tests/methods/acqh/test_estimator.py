@@ -249,13 +249,20 @@ def test_components_beyond_the_rank_are_zero(data):
     assert not model.projections_["image"][:, 6:].any()
 
 
-def test_the_objective_is_above_its_bound_and_close(data):
-    model = acqh.ACQH(4, n_codebooks=4, random_state=0)
-    model._known_share = 1.0
-    model.fit(data)
-    assert model.objective_[-1] >= model.lower_bound_ * (1 - 1e-12)
-    assert 0 <= model.optimality_gap_ < 1e-4
-    assert all(b <= a * (1 + 1e-9) for a, b in pairwise(model.objective_))
+def test_four_codebooks_of_label_sets_come_close_to_the_optimum(data):
+    one, four = (
+        acqh.ACQH(4, n_codebooks=m, codebook_size=4, complete_share=1.0, random_state=0).fit(data)
+        for m in (1, 4)
+    )
+    assert four.optimality_gap_ < 0.05 < one.optimality_gap_
+    assert all(b <= a * (1 + 1e-9) for a, b in pairwise(four.objective_))
+
+
+def test_the_share_of_complete_items_is_a_parameter_that_copies_keep(data, tmp_path):
+    model = acqh.ACQH(4, complete_share=0.9, **SMALL).fit(data)
+    assert clone(model).complete_share == 0.9
+    model.save(tmp_path / "model")
+    assert acqh.methods.load_method(tmp_path / "model").complete_share == 0.9
 
 
 def test_algorithm_one_falls_and_stays_above_the_spectral_bound(data):
@@ -418,3 +425,28 @@ def test_features_that_float32_holds_give_a_float32_model(data, dtype):
 def test_wider_features_give_a_float64_model(data, dtype):
     views = {name: (10 * view).astype(dtype) for name, view in data.views.items()}
     assert acqh.ACQH(4, **SMALL).fit(views, data.labels).codebooks_.dtype == np.float64
+
+
+def test_encoding_labels_takes_no_memory_by_the_number_of_fitted_label_sets():
+    rng = np.random.default_rng(0)
+    labels = (rng.random((4_000, 40)) < 0.3).astype(np.uint8)
+    model = acqh.ACQH(4, similarity="dot", **SMALL).fit(
+        {"image": rng.normal(size=(4_000, 3))}, labels
+    )
+    first = model.encode(labels=labels[:1])
+    tracemalloc.start()
+    again = model.encode(labels=labels[:1])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_array_equal(again, first)
+    assert len(model.label_codes_) > 3_900
+    assert peak < 100_000
+
+
+def test_fitted_label_sets_keep_their_codes_among_new_ones(data):
+    model = acqh.ACQH(4, **SMALL).fit(data)
+    new = np.ones((1, data.labels.shape[1]), dtype=np.uint8)
+    alone = model.encode(labels=new)
+    mixed = model.encode(labels=np.concatenate([new, data.labels, new]))
+    np.testing.assert_array_equal(mixed[1:-1], model.encode(labels=data.labels))
+    np.testing.assert_array_equal(mixed[[0, -1]], np.repeat(alone, 2, axis=0))

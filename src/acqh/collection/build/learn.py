@@ -28,7 +28,8 @@ from acqh.quantize.drift import MIN_LEARNT
 # labels. For 20 label names as queries over 4,000 photographs, 6.8 of the best ten had the label
 # with it, 9.5 with this.
 _SIMILARITY = "jaccard"
-# These and `_KNOWN_SHARE` were chosen on 2,430 photographs with all labels, 270 others as queries.
+# These and `_COMPLETE_SHARE` were chosen on 2,430 photographs with all labels, and 270 others as
+# queries.
 # Beside labels alone, the Jaccard index of the best ten falls by 0.02, and 97 % of the photographs
 # rather than 13 % are among their own first ten.
 _LABEL_WEIGHT = 0.42
@@ -42,7 +43,7 @@ _TEXT_SHARE = 0.4
 _UNCAPTIONED_TEXT_SHARE, _KINDRED_WORTH = 0.75, 40_000.0
 # Codebooks are for the items that are there, as they are; one tenth for those that come later with
 # an image or a text alone.
-_KNOWN_SHARE = 0.9
+_COMPLETE_SHARE = 0.9
 # Of fewer images than this, codebooks would be made to measure, and others that are added later,
 # or texts, coded badly: for each that is missing a row that stands in for photographs of any kind.
 # With more, codebooks would not be learnt from all images; with more weight, these would be coded
@@ -104,9 +105,9 @@ def learn(
         similarity=_SIMILARITY,
         targets=settings.targets or _targets(views, bool(names), captioned, worth),
         feature_maps=_feature_maps(encoders, views, is_general),
+        complete_share=_COMPLETE_SHARE,
         random_state=settings.random_state,
     )
-    model._known_share = _KNOWN_SHARE
     chunks = _told(features, progress)
     if refined is not None and worth:
         general = general_statistics(

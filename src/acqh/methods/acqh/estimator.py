@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
@@ -81,9 +81,6 @@ class FittedACQH(BaseMethod):
     n_iter_: int
     ridges_: dict[str, Any]
     refitted_: tuple[str, ...]
-    # Of the vectors that codebooks are learnt from, the share of items as they are known; the rest
-    # are those predicted for items of which one view is known. None: see `solve`; collections say.
-    _known_share: float | None = None
 
 
 @register(
@@ -138,6 +135,10 @@ class ACQH(FittedACQH):
     equal_lengths : bool, optional
         Whether items get the length that known ones have, so that those of which more is known do
         not lead every list. By default not with labels alone, otherwise yes.
+    complete_share : float, optional
+        Codebooks are trained on items with all their views and labels, by this share of the
+        weight, and on the same items as one view alone predicts them. Default: 1 if all training
+        items have all views and labels, and labels are not the only target; otherwise 0.5.
     random_state : int, Generator or None
 
     Attributes
@@ -173,6 +174,7 @@ class ACQH(FittedACQH):
         "similarity": [SIMILARITIES, "callable"],
         "ridge": [*NOT_NEGATIVE, ("auto",)],
         "equal_lengths": ["boolean", None],
+        "complete_share": [Interval(Real, 0, 1, closed="both"), None],
     }
 
     n_components: int = 32
@@ -184,6 +186,7 @@ class ACQH(FittedACQH):
     feature_maps: Any = None
     ridge: float | Literal["auto"] = "auto"
     equal_lengths: bool | None = None
+    complete_share: float | None = None
     random_state: RandomState = None
 
     def fit(
@@ -213,6 +216,13 @@ class ACQH(FittedACQH):
         DeviceError, InvalidInputError, LabelError, ViewError
             The device is not there; a parameter is out of range; labels are a target but missing;
             views are not paired or hold NaN, or a target is none of them.
+
+        Notes
+        -----
+        The sufficient statistics, `stats_`, do not grow with the number of items, but with the
+        number of distinct label sets: eight bytes per set and feature. If almost every item has
+        its own set, such as photographs with tags, they are larger than float32 features. Labels
+        that are rare add sets and little else; leave them out.
         """
         self._check_parameters()
         return self._solve(*self._collect(views, labels, None, device, max_memory))
@@ -560,17 +570,16 @@ class ACQH(FittedACQH):
         views, labels, present = self._given(views, labels, mode)
         mode = self._check_given(views, labels, mode)
         labels = labels if mode == "learnt" and self.space_.knows_labels else None
-        sets = () if self.space_.label_sets is None else self.space_.label_sets
         if device is None and not has_tensors(views, labels):
             matrices = {name: self._check_view(X, name) for name, X in (views or {}).items()}
             known = None if labels is None else self._check_labels(labels)
-            return Items.of(matrices, present, known, sets), None
+            return Items.of(matrices, present, known), None
         if not all(mask.all() for mask in present.values()):
             raise ViewError(
                 "some items lack a view, which is not known on a device; leave device out"
             )
         data = self._read_tensors(views or {}, labels, device)
-        return Items.of(data.views, {}, data.labels, sets), data.device
+        return Items.of(data.views, {}, data.labels), data.device
 
     def _vectors(
         self, items: Items, device: Any, max_memory: int, *, by_sets: bool = True
@@ -621,16 +630,17 @@ class ACQH(FittedACQH):
         return search
 
     def _codes_of_sets(self, sets: Array) -> Array:
-        """Return the codes of label sets, 0/1 (n_sets, n_labels), of which those fitted come first.
+        """Return the codes of label sets, 0/1 (n_sets, n_labels).
 
-        A set that was fitted has its code; a new one is coded like any vector.
+        A set that was fitted has its code; a new one is encoded like any vector.
         """
-        known = self.label_codes_
-        if len(sets) <= len(known):
-            return known
-        features = self.space_.label_features(sets[len(known) :])
-        vectors = self.space_.fold_items([LABELS]).apply({LABELS: features})
-        return np.concatenate([known, self._searcher()(vectors)])
+        numbers = self.space_.fitted_sets.number(sets, add=False)
+        codes, is_new = self.label_codes_[numbers], numbers < 0
+        if is_new.any():
+            features = self.space_.label_features(sets[is_new])
+            vectors = self.space_.fold_items([LABELS]).apply({LABELS: features})
+            codes[is_new] = self._searcher()(vectors)
+        return codes
 
     def _read_tensors(self, views: Any, labels: Any, device: str | None) -> TensorData:
         """Check tensors against the fitted views and labels."""

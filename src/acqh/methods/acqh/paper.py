@@ -274,6 +274,7 @@ class ACQHPaper(ACQH):
     label_ridge: float = 1e-2
     ridge: float = field(default=0.0, init=False)
     equal_lengths: bool = field(default=False, init=False)
+    complete_share: None = field(default=None, init=False)
     max_iter: int = 40
     tol: float = 1e-5
 

@@ -239,7 +239,7 @@ def solve_labels(
     targets = problem.embeddings @ maps.target_map
     trained_on = _most_frequent(problem.counts)
     points, weights = targets[trained_on], problem.counts[trained_on]
-    share = 0.5 if model._known_share is None else model._known_share
+    share = 0.5 if model.complete_share is None else model.complete_share
     if share == 0:
         # The label sets are coded along, but have no say.
         weights = np.zeros(len(trained_on))
@@ -472,7 +472,7 @@ def solve_targets(
     is_normalized = model.equal_lengths is not False
     space = Space(blocks, predictors, embedding, nothing, nothing, is_normalized)
     space = settle_trust(space, map_rows, sample)
-    ways = _Ways(space, map_rows, sample, _share_of_known(model, targets, stats))
+    ways = _Ways(space, map_rows, sample, _complete_share(model, targets, stats))
     parts = ways.points()
     weights = np.concatenate([weights for _, weights in parts])
     gram = np.sum([weighted_gram(*part) for part in parts], axis=0)
@@ -507,15 +507,15 @@ def solve_targets(
     }
 
 
-def _share_of_known(model: Any, targets: Collection[str], stats: Statistics) -> float:
+def _complete_share(model: Any, targets: Collection[str], stats: Statistics) -> float:
     """Return which share of the points that codebooks are learnt from are items as they are known.
 
     All, where every item has all views and labels: so will those that are coded. Otherwise half,
     and half as each view alone knows them; so too where labels are the only target, since label
     sets are few points, and items that are coded by their views need others.
     """
-    if model._known_share is not None:
-        return float(model._known_share)
+    if model.complete_share is not None:
+        return float(model.complete_share)
     whole = {*stats.widths, LABELS} if len(targets) > 1 else set()
     return 1.0 if all(set(pattern) == whole for pattern in stats.patterns) else 0.5
 
@@ -527,7 +527,7 @@ class _Ways:
     space: Space
     map_rows: MapRows
     sample: RowSample
-    known_share: float  # of the rows with all they have
+    complete_share: float  # of the rows with all they have
 
     def points(self) -> list[tuple[Floats, Floats]]:
         """Return blocks of items and their weights, in parts.
@@ -535,7 +535,7 @@ class _Ways:
         Rows with all they have, by their share, and with each view alone.
         """
         is_single = len(self.alone) == 1 and not self.space.knows_labels
-        share = 1.0 if is_single else self.known_share
+        share = 1.0 if is_single else self.complete_share
         found: list[tuple[Floats, Floats]] = []
         for part_share, part in ((share, [self._whole()]), (1 - share, self.alone)):
             total = sum(float(weights.sum()) for _, weights in part)

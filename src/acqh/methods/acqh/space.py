@@ -568,6 +568,12 @@ class Space:
         rank = sum(block.rank for block in self.blocks.values())
         return vectors[:, :rank] if self.is_plain else np.asarray(vectors @ self.query_map.T)
 
+    @cached_property
+    def fitted_sets(self) -> LabelSets:
+        """The fitted label sets, to look up their numbers; with labels alone."""
+        n_labels = 0 if self.embedding is None else self.embedding.landmarks.shape[1]
+        return LabelSets.from_packed(() if self.label_sets is None else self.label_sets, n_labels)
+
     def label_features(self, sets: Array) -> Floats:
         """Return what ``"labels"`` are as a source: the embedding of each label set."""
         if self.embedding is None:
@@ -602,20 +608,16 @@ class Items:
         views: Mapping[str, Any],
         present: Mapping[str, Bools],
         labels: Any,
-        packed_sets: Iterable[Array] = (),
     ) -> "Items":
-        """Check that everything is paired and that every item has something to be coded by.
-
-        `packed_sets`: uint8 (n_known, ceil(n_labels / 8)); sets that come first, in this order.
-        """
+        """Check that everything is paired and that every item has something to be coded by."""
         n_items = count_paired(views, labels)
         if n_items == 0:
             raise InvalidInputError("there are no items to encode")
         masks = {name: present.get(name, np.ones(n_items, dtype=bool)) for name in views}
         sets, numbers = np.zeros((0, 0), np.uint8), np.full(n_items, -1)
         if labels is not None:
-            known = LabelSets.from_packed(packed_sets, labels.shape[1])
-            numbers, sets = known.number(labels), known.matrix()
+            distinct = LabelSets(labels.shape[1])
+            numbers, sets = distinct.number(labels), distinct.matrix()
         seen = np.any([*masks.values(), np.zeros(n_items, dtype=bool)], axis=0)
         nothing = np.flatnonzero((numbers < 0) & ~seen)
         if nothing.size and labels is not None:

@@ -21,7 +21,7 @@ from acqh.methods.registry import register
 
 
 def bit_loss(outputs: Any, codes: Any) -> Any:
-    """Return the mean of ``log(1 + exp(-b o))`` over items and bits.
+    """Return ``log(1 + exp(-b o))``, summed over bits and averaged over items.
 
     Parameters
     ----------
