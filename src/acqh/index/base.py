@@ -3,6 +3,7 @@
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike
 from typing import Any, ClassVar, Generic, Self
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from acqh._core.arrays import Array
 from acqh.errors import CorruptBundleError, InvalidInputError, UnknownIdError
+from acqh.index.items.checks import frozen
 from acqh.index.items.files import (
     read_caller,
     read_kept,
@@ -40,6 +42,26 @@ class BaseIndex(ABC, Generic[S]):
         self._info: dict[str, Any] = {}
         self._info_arrays: dict[str, Array] = {}
         self._change = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state to pickle or copy: what a file would hold."""
+        snapshot = self._snapshot
+        return {
+            "settings": self._settings(),
+            "parts": [part.to_arrays() for part in snapshot.parts],
+            "ids": (snapshot.kind, snapshot.next_number),
+            "info": (self._info, self._info_arrays),
+        }
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(vars(self._of_settings(*state["settings"])))
+        parts: list[Part[S]] = []
+        for arrays, info in state["parts"]:
+            read_only = {name: frozen(array) for name, array in arrays.items()}
+            part: Part[S] = Part.from_arrays(self._segment_type, read_only, info)
+            parts.append(replace(part, segment=self._take_segment(part.segment)))
+        self._snapshot = Snapshot(tuple(parts), *state["ids"])
+        self._info, self._info_arrays = state["info"]
 
     @abstractmethod
     def _check_codes(self, codes: Any) -> Array:

@@ -1,7 +1,8 @@
 """The result of `compress`: an index, a quantizer for further items, and a report."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from copy import copy
+from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from typing import Any, Self
 
@@ -155,6 +156,10 @@ class Compressed:
     quantizer: AdditiveQuantizer
     report: CompressionReport
     drift: Drift
+
+    def __copy__(self) -> Self:
+        """Return a copy with an index of its own: items added to either stay apart."""
+        return replace(self, index=copy(self.index))
 
     @property
     def codes(self) -> Array:
