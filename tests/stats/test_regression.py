@@ -130,8 +130,9 @@ def test_features_that_are_predictions_are_kept_where_nothing_mends_them(fit_int
     np.testing.assert_allclose(strong.coefficients, np.eye(4), atol=1e-3)
     error = labels - features @ strong.coefficients - strong.intercept
     np.testing.assert_allclose(strong.residual, error.T @ error / 60, rtol=0.1, atol=1e-3)
-    agreement = labels.T @ (features @ strong.coefficients + strong.intercept)
-    np.testing.assert_allclose(strong.agreement, (agreement + agreement.T) / 2, atol=1e-6)
+    predicted = features @ strong.coefficients + strong.intercept
+    np.testing.assert_allclose(strong.agreement, labels.T @ predicted, atol=1e-6)
+    np.testing.assert_allclose(strong.moment, predicted.T @ predicted, atol=1e-6)
 
 
 def test_features_that_are_no_predictions_are_regressed_as_ever():

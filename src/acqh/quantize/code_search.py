@@ -230,7 +230,9 @@ def code_tables(
     mean = words[0].mean(axis=0)
     words[0] -= mean
     # Of size one, so that squares neither overflow nor vanish; a power of two leaves all digits.
-    scale = float(np.ldexp(1.0, -int(np.frexp(np.abs(words).max())[1])))
+    # Beams that grow carry costs from codebook to codebook, so theirs is the scale of the first.
+    largest = np.abs(words[:1] if first else words).max()
+    scale = float(np.ldexp(1.0, -int(np.frexp(largest)[1])))
     words *= scale
     words = words.reshape(n_codebooks * n_words, n_components)
     new = words[first * n_words :]

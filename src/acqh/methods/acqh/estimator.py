@@ -136,9 +136,9 @@ class ACQH(FittedACQH):
         Whether items get the length that known ones have, so that those of which more is known do
         not lead every list. By default not with labels alone, otherwise yes.
     complete_share : float, optional
-        Codebooks are trained on items with all their views and labels, by this share of the
-        weight, and on the same items as one view alone predicts them. Default: 1 if all training
-        items have all views and labels, and labels are not the only target; otherwise 0.5.
+        Share of complete items in the training of codebooks; the rest are items as one view
+        predicts them. Default: 1 if all items are complete and labels are not the only target,
+        otherwise 0.5.
     random_state : int, Generator or None
 
     Attributes
@@ -151,11 +151,9 @@ class ACQH(FittedACQH):
         By view; with other targets than labels alone, by view (or ``"labels"``) and target.
     objective_ : list of float
         After each sweep. With labels alone: the squared error of the scores of all pairs of
-        training items, the first term of the paper's objective (6), plus the ridge penalty
-        ``rho ||W b||^2`` of every view and item. Similarities are inner products of label
-        embeddings. Views with a kernel map are scored by predictions that leave each item out;
-        their regression has a penalty only if it pulls towards zero. With other targets: the mean
-        squared error of items, as queries see it.
+        training items, plus the ridge penalty ``rho ||W b||^2``; kernel maps leave each query out,
+        and have a penalty only if it pulls towards zero. Otherwise: the mean squared error of
+        items, as queries see it.
     lower_bound_ : float
         No codes of this many components can have a lower objective.
     optimality_gap_ : float
@@ -219,10 +217,8 @@ class ACQH(FittedACQH):
 
         Notes
         -----
-        The sufficient statistics, `stats_`, do not grow with the number of items, but with the
-        number of distinct label sets: eight bytes per set and feature. If almost every item has
-        its own set, such as photographs with tags, they are larger than float32 features. Labels
-        that are rare add sets and little else; leave them out.
+        Sufficient statistics grow with distinct label sets, eight bytes per set and feature: if
+        almost every item has its own, they are larger than the data. Leave rare labels out then.
         """
         self._check_parameters()
         return self._solve(*self._collect(views, labels, None, device, max_memory))
