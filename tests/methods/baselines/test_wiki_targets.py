@@ -35,6 +35,8 @@ class Target:
 
 LINEAR = {"feature_maps": "center"}
 FEW = {"n_anchors": 300}
+# Where single seeds differ by more than methods do; the tolerance is that of the mean.
+TEN = tuple(range(10))
 TARGETS = [
     Target("dch", 16, "learnt", 0.349, 0.738, (0.033, 0.03), (0, 1)),
     Target("dch", 32, "learnt", 0.374, 0.746, seeds=(0, 1)),
@@ -48,9 +50,9 @@ TARGETS = [
     Target("fdch", 32, "learnt", 0.379, 0.745, seeds=(0, 1)),
     Target("dcmh-discriminant", 16, "learnt", 0.326, 0.685, (0.045, 0.03)),
     Target("dcmh-discriminant", 32, "learnt", 0.354, 0.706),
-    Target("dcmh-discrete", 16, "learnt", 0.292, 0.650, (0.03, 0.108), (0, 1)),
+    Target("dcmh-discrete", 16, "learnt", 0.292, 0.650, (0.03, 0.06), TEN),
     Target("dcmh-discrete", 32, "learnt", 0.341, 0.722, (0.051, 0.042)),
-    Target("adch", 16, "learnt", 0.284, 0.614, (0.087, 0.255), (0, 1)),
+    Target("adch", 16, "learnt", 0.284, 0.614, (0.03, 0.08), TEN),
     Target("adch", 32, "learnt", 0.320, 0.715, (0.051, 0.054)),
     # Ours lie above these for text queries, since our logistic regressions reach their minimum;
     # the figures that the paper of SePH gives (0.632, 0.658) do so as well.
