@@ -1,9 +1,9 @@
-"""How large the house is: per room what is in it, per path what a newcomer must read.
+"""Measure the size of the code base: each subpackage, and the code that one call runs through.
 
-``python tools/house.py`` prints both tables, ``--json`` the same as one line, ``--way project`` the
-files and functions of one path in the order in which they are reached. Code lines are those without
-docstrings, comments and blanks. A path runs once unseen, so that imports and compilers are not
-counted, then once under a profiler hook, on tiny data, in this process and those that it starts.
+``python tools/code_size.py`` prints all tables, ``--json`` one line, ``--path project`` the files
+and functions of one path in the order of their first call. Code lines do not count docstrings,
+comments and blank lines. A path runs once unrecorded, so that imports and compilation are not
+counted, then once under a profiler hook, on small data, in this process and its children.
 """
 
 import argparse
@@ -23,7 +23,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-SOURCE = Path(os.environ.get("HOUSE_SOURCE", Path(__file__).resolve().parents[1] / "src")) / "acqh"
+SOURCE = (
+    Path(os.environ.get("CODE_SIZE_SOURCE", Path(__file__).resolve().parents[1] / "src")) / "acqh"
+)
 sys.path.insert(0, os.fspath(SOURCE.parent))
 NOT_CODE = {
     tokenize.COMMENT,
@@ -52,56 +54,69 @@ def measure_file(path: Path) -> tuple[int, int]:
     return len(lines), n_functions
 
 
-def public_names(room: str) -> tuple[int, int]:
-    """Return how many names the door of a room offers, and how many with those of its classes.
+def public_names(subpackage: str) -> tuple[int, int]:
+    """Return the number of public names of a subpackage, and with the members of its classes.
 
-    Of a class all count that need no underscore: attributes, methods, fields, inherited or not.
+    Members are attributes, methods and fields without an underscore, inherited or not.
     """
-    if room.startswith("_"):
+    if subpackage.startswith("_"):
         return 0, 0
-    door = import_module(f"acqh.{room}" if room else "acqh")
-    names = [name for name in getattr(door, "__all__", ()) if not name.startswith("_")]
-    offered = [getattr(door, name) for name in names]
-    classes = [each for each in offered if isinstance(each, type)]
+    module = import_module(f"acqh.{subpackage}" if subpackage else "acqh")
+    names = [name for name in getattr(module, "__all__", ()) if not name.startswith("_")]
+    values = [getattr(module, name) for name in names]
+    classes = [value for value in values if isinstance(value, type)]
     members = sum(
-        len({name for name in (*dir(each), *fields) if not name.startswith("_")})
-        for each in classes
-        for fields in [getattr(each, "__dataclass_fields__", ())]
+        len({name for name in (*dir(cls), *fields) if not name.startswith("_")})
+        for cls in classes
+        for fields in [getattr(cls, "__dataclass_fields__", ())]
     )
     return len(names), len(names) + members
 
 
-def measure_rooms() -> dict[str, dict[str, int]]:
-    """Return files, code lines, functions and public names of every room."""
-    rooms: dict[str, dict[str, int]] = {}
+def measure_subpackages() -> dict[str, dict[str, int]]:
+    """Return files, code lines, functions and public names of every subpackage."""
+    sizes: dict[str, dict[str, int]] = {}
     for top in sorted(SOURCE.iterdir()):
         files = sorted(top.rglob("*.py")) if top.is_dir() else [top] * (top.suffix == ".py")
         if not files:
             continue
         counts = [measure_file(file) for file in files]
-        room = rooms.setdefault(
+        size = sizes.setdefault(
             top.name if top.is_dir() else "(top)",
             dict.fromkeys(("files", "code", "functions", "public", "members"), 0),
         )
-        room["files"] += len(files)
-        room["code"] += sum(lines for lines, _ in counts)
-        room["functions"] += sum(functions for _, functions in counts)
+        size["files"] += len(files)
+        size["code"] += sum(lines for lines, _ in counts)
+        size["functions"] += sum(functions for _, functions in counts)
         if top.is_dir() or top.stem == "errors":
             public, members = public_names(top.stem)
-            room["public"] += public
-            room["members"] += members
+            size["public"] += public
+            size["members"] += members
     for key, number in zip(("public", "members"), public_names(""), strict=True):
-        rooms["(top)"][key] += number
-    return rooms
+        sizes["(top)"][key] += number
+    return sizes
 
 
-# -- what a path touches -------------------------------------------------------------------------
+def measure_scripts() -> dict[str, int]:
+    """Return the lines of JavaScript of the web interface and of static sites: no blanks, no //."""
+    folders = {"web interface": "web/page", "static site": "export/static"}
+    return {
+        name: sum(
+            bool(line.strip()) and not line.lstrip().startswith(("//", "/*", "*"))
+            for file in (SOURCE / folder).glob("*.js")
+            for line in file.read_text(encoding="utf-8").splitlines()
+        )
+        for name, folder in folders.items()
+    }
+
+
+# -- paths ---------------------------------------------------------------------------------------
 
 
 class Footprints:
-    """Notes every function of the package that is called while `walking`.
+    """Records every function of the package that is called while `is_walking`.
 
-    Child processes find the hook through ``sitecustomize`` and note theirs in the same folder.
+    Child processes find the hook through ``sitecustomize`` and write to the same folder.
     """
 
     def __init__(self, folder: Path, source: Path) -> None:
@@ -111,7 +126,7 @@ class Footprints:
         self.is_walking = False
 
     def install(self) -> None:
-        """Watch this thread, and those that start from now on."""
+        """Profile this thread and those that start from now on."""
         threading.setprofile(self._hook)
         sys.setprofile(self._hook)
 
@@ -126,7 +141,7 @@ class Footprints:
                 file.write(f"{code.co_filename[len(self._source) :]}\t{code.co_qualname}\n")
 
     def follow(self, path: Callable[[], object]) -> list[tuple[str, str]]:
-        """Return the (file, function) pairs that a call reaches, in order."""
+        """Return the (file, function) pairs that a call runs through, in order."""
         for note in self._notes.glob("*.txt"):
             note.unlink()
         self._seen.clear()
@@ -146,18 +161,18 @@ class Footprints:
 
 CHILD_HOOK = """
 import os, sys
-if os.environ.get("HOUSE_NOTES"):
+if os.environ.get("CODE_SIZE_NOTES"):
     sys.path.insert(0, {tools!r})
     from pathlib import Path
-    import house
-    footprints = house.Footprints(Path(os.environ["HOUSE_NOTES"]), house.SOURCE)
+    import code_size
+    footprints = code_size.Footprints(Path(os.environ["CODE_SIZE_NOTES"]), code_size.SOURCE)
     footprints.is_walking = True
     footprints.install()
 """
 
 
 def _command(*words: object) -> Callable[[], object]:
-    """Return a call of the command line in this process, its output thrown away."""
+    """Return a call of the command line in this process, its output discarded."""
 
     def run() -> None:
         from acqh.cli import main
@@ -201,6 +216,23 @@ def _learning_paths(folder: Path) -> Iterator[Path_]:
     yield "encode on Dask", ("cli", "scale"), _dask(folder)
 
 
+def _vector_paths(_: Path) -> Iterator[Path_]:
+    import numpy as np
+
+    import acqh
+    from acqh.quantize import AdditiveQuantizer
+
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(500, 8)).astype(np.float32)
+    yield "compress(array)", (), lambda: acqh.compress(vectors, bytes_per_item=2)
+    quantizer = AdditiveQuantizer(2, 16, random_state=0)
+    yield "AdditiveQuantizer.fit", (), lambda: quantizer.fit(vectors)
+    # Large enough for the inverted lists: small indexes are scanned flat.
+    index = acqh.CodeIndex(rng.normal(size=(4, 256, 8)))
+    index.add(rng.integers(256, size=(100_000, 4), dtype=np.uint8))
+    yield "CodeIndex.search", (), lambda: index.search(vectors[:4], k=10)
+
+
 def _bench(folder: Path) -> Callable[[], object]:
     turns = iter(range(9))
 
@@ -240,7 +272,7 @@ def _dask(folder: Path) -> Callable[[], object]:
     return run
 
 
-COLLECTION_ROOMS = ("cli", "collection", "data")
+COLLECTION = ("cli", "collection", "data")
 
 
 def _collection_paths(folder: Path) -> Iterator[Path_]:
@@ -260,7 +292,7 @@ def _collection_paths(folder: Path) -> Iterator[Path_]:
     turns = iter(range(9))
     yield (
         "acqh build",
-        COLLECTION_ROOMS,
+        COLLECTION,
         lambda: _command("build", table, "--out", folder / f"c{next(turns)}.acqh", "--quiet")(),
     )
     from acqh.collection import Collection, Item
@@ -273,11 +305,11 @@ def _collection_paths(folder: Path) -> Iterator[Path_]:
     )
     with Collection.build(texts, folder / "t.acqh") as opened:
         yield "Collection.search", (), lambda: opened.search(text="face", k=3)
-    yield "acqh search", COLLECTION_ROOMS, _command("search", folder / "t.acqh", "face")
+    yield "acqh search", COLLECTION, _command("search", folder / "t.acqh", "face")
     yield "HTTP query", ("serve",), _http(folder / "t.acqh")
     with Collection.build(photos, folder / "p.acqh"):
         pass
-    yield "acqh sync", COLLECTION_ROOMS, _sync(photos, folder / "p.acqh", data.items["image"][0])
+    yield "acqh sync", COLLECTION, _sync(photos, folder / "p.acqh", data.items["image"][0])
 
 
 def _http(path: Path) -> Callable[[], object]:
@@ -318,7 +350,7 @@ def count_imported(folder: Path) -> int:
 
 
 def measure_paths(wanted: str | None = None) -> dict[str, Any]:
-    """Return files and functions of every path, or the steps of the one that is wanted."""
+    """Return files and functions of every path, or the steps of one path."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         folder, notes, hooks = Path(name), Path(name) / "notes", Path(name) / "hooks"
@@ -329,55 +361,57 @@ def measure_paths(wanted: str | None = None) -> dict[str, Any]:
         os.environ["PYTHONPATH"] = os.pathsep.join([os.fspath(hooks), os.fspath(SOURCE.parent)])
         footprints = Footprints(notes, SOURCE)
         footprints.install()
-        for paths in (_learning_paths, _collection_paths):
-            for path, rooms, call in paths(folder):
+        for paths in (_learning_paths, _vector_paths, _collection_paths):
+            for path, counted, call in paths(folder):
                 if wanted not in (None, path):
                     continue
                 call()
-                os.environ["HOUSE_NOTES"] = os.fspath(notes)
+                os.environ["CODE_SIZE_NOTES"] = os.fspath(notes)
                 steps = footprints.follow(call)
-                del os.environ["HOUSE_NOTES"]
-                if rooms:
-                    steps = [step for step in steps if Path(step[0]).parts[0] in rooms]
+                del os.environ["CODE_SIZE_NOTES"]
+                if counted:
+                    steps = [step for step in steps if Path(step[0]).parts[0] in counted]
                 if wanted:
                     return {path: steps}
                 found[path] = {
-                    "rooms": " ".join(rooms) or "all",
+                    "counted": " ".join(counted) or "all",
                     "files": len({file for file, _ in steps}),
                     "functions": len(steps),
                 }
         if wanted is None:
-            found["imported by load"] = {"rooms": "all", "files": count_imported(folder)}
+            found["imported by load"] = {"counted": "all", "files": count_imported(folder)}
         sys.setprofile(None)
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="one line of JSON")
-    parser.add_argument("--way", help="the steps of one path, as the table names it")
-    parser.add_argument("--rooms", action="store_true", help="the rooms alone, without running")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON")
+    parser.add_argument("--path", help="print the steps of one path, named as in the table")
+    parser.add_argument("--sizes", action="store_true", help="print sizes only, run nothing")
     options = parser.parse_args()
-    if options.way:
-        for path, steps in measure_paths(options.way).items():
+    if options.path:
+        for path, steps in measure_paths(options.path).items():
             print(path, *(f"  {file}: {function}" for file, function in steps), sep="\n")
         return
-    rooms = measure_rooms()
-    total = {key: sum(room[key] for room in rooms.values()) for key in next(iter(rooms.values()))}
-    paths = {} if options.rooms else measure_paths()
+    sizes, scripts = measure_subpackages(), measure_scripts()
+    total = {key: sum(size[key] for size in sizes.values()) for key in next(iter(sizes.values()))}
+    paths = {} if options.sizes else measure_paths()
     if options.json:
-        print(json.dumps({"rooms": rooms, "total": total, "paths": paths}))
+        facts = {"subpackages": sizes, "total": total, "javascript": scripts, "paths": paths}
+        print(json.dumps(facts))
         return
-    print(f"{'room':<14}{'files':>7}{'code':>8}{'functions':>11}{'public':>8}{'members':>9}")
-    for name, room in [*rooms.items(), ("all", total)]:
+    print(f"{'subpackage':<14}{'files':>7}{'code':>8}{'functions':>11}{'public':>8}{'members':>9}")
+    for name, size in [*sizes.items(), ("all", total)]:
         print(
-            f"{name:<14}{room['files']:>7}{room['code']:>8}{room['functions']:>11}"
-            f"{room['public']:>8}{room['members']:>9}"
+            f"{name:<14}{size['files']:>7}{size['code']:>8}{size['functions']:>11}"
+            f"{size['public']:>8}{size['members']:>9}"
         )
+    print("\nJavaScript:", ", ".join(f"{name} {lines}" for name, lines in scripts.items()))
     if paths:
-        print(f"\n{'path':<28}{'files':>7}{'functions':>11}  rooms counted")
+        print(f"\n{'path':<28}{'files':>7}{'functions':>11}  subpackages counted")
     for name, path in paths.items():
-        print(f"{name:<28}{path['files']:>7}{path.get('functions', ''):>11}  {path['rooms']}")
+        print(f"{name:<28}{path['files']:>7}{path.get('functions', ''):>11}  {path['counted']}")
 
 
 if __name__ == "__main__":
