@@ -13,7 +13,7 @@ from PIL import Image
 
 from acqh.collection import Collection, Item
 from acqh.serve import Settings, create_app
-from acqh.serve.run import Server, listen, server_config
+from acqh.serve.run import Server, address_of, listen
 from acqh.serve.settings import Limits
 
 WORDS = {
@@ -89,23 +89,19 @@ def serving(path, **settings):
     settings = {name: value for name, value in settings.items() if name not in names}
     chosen = Settings(collection=path, **{"port": 0, "n_threads": 2, **settings})
     ready = threading.Event()
-    address = []
     with listen(chosen) as listening:
         app = create_app(chosen, limits=limits)
-
-        def announce(url):
-            address.append(url)
-            ready.set()
-
-        server = Server(server_config(app, chosen, limits), announce)
+        server = Server(app, limits, ready.set)
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
         assert ready.wait(60), "the server did not start"
         try:
-            with httpx.Client(base_url=address[0], timeout=60, trust_env=False) as client:
+            with httpx.Client(
+                base_url=address_of(listening), timeout=60, trust_env=False
+            ) as client:
                 client.app = app
                 client.address = listening.getsockname()
-                client.server = server
+                client.connections = server.connections
                 yield client
         finally:
             server.should_exit = True

@@ -136,9 +136,8 @@ def test_who_declares_too_much_or_has_no_token_is_answered_before_sending(
 
 def test_a_client_that_never_reads_is_cut_off(wordy, start):
     with start(wordy, max_answer_seconds=0.2) as client, ask_much(client.address) as connection:
-        open_now = client.server.server_state.connections
-        assert until(lambda: any(each.n_unread for each in open_now))
-        assert until(lambda: not open_now)
+        assert until(lambda: client.connections.n_unread)
+        assert until(lambda: not len(client.connections))
         assert len(read_all(connection)) < 2_000_000
         assert client.post("/search", json={"text": "cat", "k": 200}).status_code == 200
 
@@ -153,15 +152,13 @@ def test_answers_that_nobody_reads_take_no_more_memory_than_they_may(wordy, star
             held.enter_context(ask_much(client.address))
         assert until(lambda: "acqh_search_seconds_count 20.0" in client.get("/metrics").text)
         assert until(lambda: "acqh_requests_in_flight 1.0" in client.get("/metrics").text)
-        unread = [each.n_unread for each in client.server.server_state.connections]
-        assert 0 < sum(unread) <= limit + 2_100_000
+        assert 0 < client.connections.n_unread <= limit + 2_100_000
         assert client.get("/healthz").status_code == 200
 
 
 def test_requests_behind_an_unread_answer_wait_for_it_to_leave(wordy, start):
     with start(wordy) as client, ask_much(client.address) as connection:
-        open_now = client.server.server_state.connections
-        assert until(lambda: any(each.n_unread for each in open_now))
+        assert until(lambda: client.connections.n_unread)
         body = json.dumps({"text": "cat", "k": 200}).encode()
         connection.sendall((POST % (JSON, len(body)) + body) * 3)
         connection.sendall(GET % b"/healthz")
@@ -296,33 +293,29 @@ def test_a_client_that_hangs_up_in_a_body_is_no_failure_of_the_service(built, st
 
 
 @pytest.mark.parametrize(
-    ("sent", "status"),
-    [(b"nonsense\r\n\r\n", 400), (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
-     (b"GET / HTTP/1.1\r\n\r\n", 400), (b"\x16\x03\x01\x02\x00\x01\xfc\x03\x03\r\n\r\n", 400),
-     (b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", 400),
-     (b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-     (b"GET / HTTP/1.1\r\nTransfer-Encoding: gzip\r\nHost: a\r\n\r\n", 501),
-     (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000, 431)],
+    "sent",
+    [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nHost: a\r\nHost: localhost\r\n\r\n",
+     b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\xfc\x03\x03\r\n\r\n",
+     b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+     b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n",
+     b"POST /search HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+     b"GET / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+     b"GET / HTTP/1.1\r\nTransfer-Encoding: gzip\r\nHost: a\r\n\r\n"],
 )  # fmt: skip
-def test_what_is_not_http_is_answered_with_a_problem(client, sent, status, caplog):
+def test_malformed_requests_are_400(client, sent, caplog):
     with connect(client.address) as connection:
         connection.sendall(sent)
-        assert "HTTP" in problem_in(read_all(connection), status)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 400 ")
     assert client.get("/healthz").status_code == 200
     assert "Traceback" not in caplog.text
 
 
-def test_a_body_that_is_not_http_is_answered_with_a_problem(client, caplog):
-    start = (
-        b"POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        b"Transfer-Encoding: chunked\r\n\r\n5\r\n{    \r\n"
-    )
+def test_a_header_without_an_end_is_cut_off(client):
     with connect(client.address) as connection:
-        connection.sendall(start)
-        connection.sendall(b"zz\r\n")
-        problem_in(read_all(connection), 400)
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
+        with pytest.raises(ConnectionError):
+            connection.sendall((b"X: " + b"x" * 10_000 + b"\r\n") * 2_000)
     assert client.get("/healthz").status_code == 200
-    assert "Traceback" not in caplog.text
 
 
 def test_every_id_can_be_reached(start, make_picture, tmp_path, write_tokens):

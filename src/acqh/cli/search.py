@@ -136,6 +136,9 @@ def serve(
         list[str] | None, Option("--try", help="Words the page offers to try; may be repeated.")
     ] = None,
     text_encoder: TextEncoderOption = "own",
+    workers: Annotated[
+        int | None, Option(min=1, help="Processes. Default: one per core, at most 4.")
+    ] = None,
 ) -> None:
     """Serve the search page of a collection, and HTTP.
 
@@ -149,12 +152,11 @@ def serve(
         collection=collection, host=host, port=port, token_file=token_file,
         write_token_file=write_token_file, image_root=image_root, root_path=root_path,
         examples=examples or None,
-        text_encoder=text_encoder,
+        text_encoder=text_encoder, workers=workers,
     )  # fmt: skip
     logging.basicConfig(
         format="%(asctime)s %(levelname)s %(message)s", level=voice.level(logging.INFO)
     )
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     run(settings, lambda address: print(f"serving {collection} at {address}", file=sys.stderr))
 
 

@@ -42,14 +42,16 @@ _IMAGE = {
 }
 
 
-def create_app(settings: Settings, *, limits: Limits | None = None) -> FastAPI:
+def create_app(settings: Settings | None = None, *, limits: Limits | None = None) -> FastAPI:
     """Make the service for a collection, as an ASGI application.
 
     The collection is open when this returns, and closed when the application is shut down.
 
     Parameters
     ----------
-    settings : Settings
+    settings : Settings, optional
+        Default: from the environment, such as ``ACQH_COLLECTION``. So any ASGI server can call
+        this: ``uvicorn --factory acqh.serve:create_app``.
     limits : Limits, optional
         What else clients may ask for; for tests.
 
@@ -77,6 +79,7 @@ def create_app(settings: Settings, *, limits: Limits | None = None) -> FastAPI:
     ...     app = create_app(Settings(collection=folder + "/things.acqh"))
     ...     app.state.live.close()
     """
+    settings = settings or Settings()  # type: ignore[call-arg]
     limits = limits or settings.limits
     tokens = read_tokens(settings)
     service = Service(settings, limits, tokens.write is not None)

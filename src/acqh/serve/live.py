@@ -14,7 +14,8 @@ from acqh._core.imports import require
 from acqh.collection import Collection
 from acqh.collection.disk.folder import generation_of
 from acqh.errors import AcqhError, CollectionError, EncoderError, ReplacedError
-from acqh.serve.middleware import Metrics, room_for_connections
+from acqh.serve.connections import room_for_connections
+from acqh.serve.metrics import Metrics
 from acqh.serve.schemas import ProblemError
 from acqh.serve.settings import Limits, Settings
 

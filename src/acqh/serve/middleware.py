@@ -3,27 +3,14 @@
 import asyncio
 import logging
 import re
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
-from pathlib import Path
+from contextlib import suppress
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    ProcessCollector,
-    generate_latest,
-)
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from acqh.collection import Answer
+from acqh.serve.metrics import Metrics
 from acqh.serve.schemas import ProblemError
 from acqh.serve.settings import Limits
 
@@ -60,27 +47,21 @@ _NO_PROXY = (
     "set ACQH_ALLOWED_HOSTS to the names of your site, or require a token with --token-file"
 )
 _CLOSE = {"Connection": "close"}
-# A search takes microseconds, an image to describe tens of milliseconds.
-_BUCKETS = [round(step * 10.0**power, 7) for power in range(-5, 1) for step in (1, 2.5, 5)]
-
-_REQUEST_LABELS = ["method", "route", "status"]
+# A body that nobody reads is discarded for this long, or this many times the longest allowed.
+_LINGER_SECONDS, _DISCARD = 2.0, 4
 # Others are counted together: clients can make up as many as they like.
 _METHODS = frozenset({"GET", "HEAD", "POST", "DELETE"})
 
 # Not a status of HTTP, but counted as one where a client hung up and nothing was answered.
 _CLIENT_GONE = 499
-# Those that write when a client does something wrong, by the names of the loggers they use:
-# filters do not hold for loggers further down.
-_LOGGERS = ("asyncio", "uvicorn.error", "acqh.serve.middleware")
-_KEPT = 256
 
 
 class LimitBody:
     """Counts a body's bytes as they arrive, whatever its header says, and times its arrival.
 
     A body that is declared too long or compressed is refused at once, unread. One that turns out
-    too long, or too slow, makes ``receive`` raise `ProblemError`. A connection is closed when its
-    request was answered before all of the body was read.
+    too long, or too slow, makes ``receive`` raise `ProblemError`. If a request was answered before
+    all of its body was read, some more is discarded and the connection is closed.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
@@ -97,20 +78,24 @@ class LimitBody:
         in_json = headers.get("content-type", "").strip().lower().startswith("application/json")
         most = self.limits.max_body_bytes
         most = min(most, self.limits.max_json_bytes) if in_json else most
-        refusal = _refusal(headers, most)
-        if refusal is not None:
-            await refusal.response()(scope, receive, send)
-            return
         body = _Body(receive, most, self.limits.max_body_seconds, self._all)
 
         async def close_if_unread(message: Message) -> None:
-            # Otherwise the server would go on to read, and throw away, a body without an end.
-            if message["type"] == "http.response.start" and body.is_expected(headers):
+            is_unread = body.is_expected(headers)
+            # Otherwise the server would go on to read a body without an end.
+            if message["type"] == "http.response.start" and is_unread:
                 MutableHeaders(scope=message)["Connection"] = "close"
+            is_last = message["type"] == "http.response.body" and not message.get("more_body")
+            if is_last and is_unread and "expect" not in headers:
+                await send({**message, "more_body": True})
+                await body.discard()
+                message = {"type": "http.response.body"}
             await send(message)
 
+        refusal = _refusal(headers, most)
+        app = self.app if refusal is None else refusal.response()
         try:
-            await self.app(scope, body.receive, close_if_unread)
+            await app(scope, body.receive, close_if_unread)
         finally:
             self._all.drop(body)
 
@@ -205,6 +190,20 @@ class _Body:
         self._among.grow(self, n_more, is_complete=self._is_complete)
         return message
 
+    async def discard(self) -> None:
+        """Read what still comes for a while.
+
+        Most clients send all of a body before they read an answer. If the server closed the
+        connection meanwhile, they would see that instead.
+        """
+        n_bytes = 0
+        with suppress(TimeoutError, ClientDisconnect):
+            async with asyncio.timeout(_LINGER_SECONDS):
+                while not self._is_complete and n_bytes < _DISCARD * self._most:
+                    message = await self._receive()
+                    n_bytes += len(message.get("body", b""))
+                    self._is_complete = not message.get("more_body", False)
+
     def cut_off(self) -> None:
         """Wait no longer."""
         self._deadline = time.monotonic()
@@ -230,7 +229,7 @@ class Shield:
         app: ASGIApp,
         hosts: frozenset[str] | None,
         root_path: str = "",
-        metrics: "Metrics | None" = None,
+        metrics: Metrics | None = None,
         is_open: bool = False,
     ) -> None:
         self.app = app
@@ -275,8 +274,11 @@ class Shield:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        host = host_name(headers.get("host", ""))
-        if self.hosts is not None and host not in self.hosts:
+        hosts = headers.getlist("host")
+        if len(hosts) > 1:
+            await ProblemError(400, "send one Host header").response()(scope, receive, send)
+            return
+        if self.hosts is not None and host_name("".join(hosts)) not in self.hosts:
             detail = "host not allowed; add it to ACQH_ALLOWED_HOSTS"
             await ProblemError(400, detail).response()(scope, receive, send)
             return
@@ -314,99 +316,3 @@ def host_name(header: str) -> str:
     if match is None or int(match["port"] or 0) > 65_535:
         return ""
     return (match["address"] or match["name"]).lower()
-
-
-class Metrics:
-    """Counts of one service, kept in a registry of its own so that services do not mix."""
-
-    def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
-        counter = partial(Counter, registry=registry)
-        gauge = partial(Gauge, registry=registry)
-        times = partial(Histogram, buckets=_BUCKETS, registry=registry)
-        self.requests = counter("acqh_requests", "Requests answered.", _REQUEST_LABELS)
-        self.request_seconds = times("acqh_request_seconds", "From header to answer.", ["route"])
-        self.in_flight = gauge("acqh_requests_in_flight", "Requests being answered now.")
-        self.search_seconds = times("acqh_search_seconds", "Time in the index alone.")
-        self.encode_seconds = times("acqh_encode_seconds", "To turn a query into a vector.")
-        self.items_seen = counter("acqh_items_seen", "Items that searches looked at.")
-        self.items = gauge("acqh_items", "Items in the collection.")
-        self.reloads = counter("acqh_reloads", "Collections built again, by outcome.", ["outcome"])
-        self.reload_failed = gauge("acqh_reload_failed", "1 while that on disk is damaged.")
-
-    def count(self, answer: Answer) -> None:
-        """Count a search."""
-        self.search_seconds.observe(answer.milliseconds["search"] / 1000)
-        self.encode_seconds.observe(answer.milliseconds["encode"] / 1000)
-        self.items_seen.inc(answer.n_seen)
-        self.items.set(answer.n_items)
-
-    def page(self) -> bytes:
-        """Return all counts in Prometheus' text format."""
-        return generate_latest(self.registry)
-
-
-class RepeatLimit(logging.Filter):
-    """Lets a line into the log a few times per minute, then says how often it was left out.
-
-    `most`: times that a line, whatever its arguments, is written within the window. `seconds`:
-    length of the window. `clock`: returns the time in seconds.
-    """
-
-    def __init__(
-        self, most: int = 10, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        super().__init__()
-        self._most = most
-        self._seconds = seconds
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._seen: dict[tuple[str, str], tuple[float, int]] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether a line is to be written."""
-        # Of the first line alone: asyncio puts addresses of objects into the others.
-        key = (record.name, str(record.msg).partition("\n")[0])
-        now = self._clock()
-        with self._lock:
-            since, n_seen = self._seen.get(key, (now, 0))
-            n_left_out = 0
-            if now - since >= self._seconds:
-                n_left_out = max(0, n_seen - self._most)
-                since, n_seen = now, 0
-            if len(self._seen) >= _KEPT:
-                self._seen.clear()
-            self._seen[key] = since, n_seen + 1
-        if n_left_out:
-            record.msg = f"{record.getMessage()} ({n_left_out} more like this were not written)"
-            record.args = ()
-        return n_seen < self._most
-
-    @contextmanager
-    def applied(self) -> Iterator[None]:
-        """Hold for the loggers of a server while it runs."""
-        loggers = [logging.getLogger(name) for name in _LOGGERS]
-        for logger in loggers:
-            logger.addFilter(self)
-        try:
-            yield
-        finally:
-            for logger in loggers:
-                logger.removeFilter(self)
-
-
-def room_for_connections() -> int:
-    """Return how many connections the process has file descriptors for, one for a file each."""
-    try:
-        import resource
-    except ImportError:  # not on Windows
-        return sys.maxsize
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most == resource.RLIM_INFINITY:
-        return sys.maxsize
-    try:
-        in_use = len(list(Path("/dev/fd").iterdir()))
-    except OSError:
-        in_use = most // 2
-    return max(1, (most - in_use) // 2)

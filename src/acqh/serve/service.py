@@ -30,7 +30,7 @@ from acqh.errors import (
 )
 from acqh.serve import schemas
 from acqh.serve.live import Lane, Live
-from acqh.serve.middleware import Metrics
+from acqh.serve.metrics import Metrics
 from acqh.serve.schemas import ProblemError
 from acqh.serve.settings import Limits, Settings
 from acqh.web.originals import BROWSER_FORMATS, file_of, original_of

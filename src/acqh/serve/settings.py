@@ -3,7 +3,7 @@
 import hmac
 import ipaddress
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +13,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from acqh.errors import InvalidInputError
 
 _MIN_CHARS = 16
+_FEW = min(4, os.cpu_count() or 1)
 _HOW_TO_MAKE = "python -c 'import secrets; print(secrets.token_urlsafe(32))'"
 
 
@@ -51,7 +52,10 @@ class Settings(BaseSettings):
         What describes the texts of queries: the collection's own encoder, or in place of MiniLM a
         table of words, which takes microseconds and finds a little less.
     n_threads : int
-        Threads that search; the event loop never does. Images have as many of their own.
+        Threads that search in each worker; the event loop never does. Images have as many of
+        their own. Default: one per core, at most 4, divided by `workers`.
+    workers : int
+        Processes that answer requests. Default: one per core, at most 4.
 
     Examples
     --------
@@ -73,7 +77,8 @@ class Settings(BaseSettings):
     examples: list[str] = Field(default_factory=list)
     max_pixels: int = Field(default=16_000_000, ge=1)
     text_encoder: Literal["own", "table"] = "own"
-    n_threads: int = Field(default_factory=lambda: min(4, os.cpu_count() or 1), ge=1)
+    workers: int = Field(default_factory=lambda: _FEW, ge=1)
+    n_threads: int = Field(default_factory=lambda data: -(-_FEW // data.get("workers", 1)), ge=1)
 
     @property
     def is_loopback(self) -> bool:
@@ -113,6 +118,13 @@ class Limits:
     max_connections: int = 512
     max_connections_per_address: int = 128
     reload_seconds: float = 1.0  # how often to look whether the collection was built again
+
+    def divided(self, n: int) -> "Limits":
+        """Return the part of one of several workers; times and sizes of one request stay."""
+        shared = ("max_buffered_bytes", "max_requests", "max_connections")
+        parts = {name: max(1, getattr(self, name) // n) for name in shared}
+        # All connections of one address may come to one worker.
+        return replace(self, **parts)
 
 
 @dataclass(frozen=True)

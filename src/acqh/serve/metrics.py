@@ -1,0 +1,73 @@
+"""Metrics of the server for Prometheus: of one process, or of all workers together."""
+
+import os
+from functools import partial
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+from acqh.collection import Answer
+
+# Where workers write their metrics, if there are several; prometheus_client reads it on import.
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+# A search takes microseconds, an image to describe tens of milliseconds.
+_BUCKETS = [round(step * 10.0**power, 7) for power in range(-5, 1) for step in (1, 2.5, 5)]
+
+_REQUEST_LABELS = ["method", "route", "status"]
+
+
+class Metrics:
+    """Metrics in a registry of their own, so that servers in one process do not mix."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self._is_shared = FOLDER in os.environ
+        if not self._is_shared:
+            ProcessCollector(registry=registry)
+        counter = partial(Counter, registry=registry)
+        gauge = partial(Gauge, registry=registry)
+        times = partial(Histogram, buckets=_BUCKETS, registry=registry)
+        self.requests = counter("acqh_requests", "Requests answered.", _REQUEST_LABELS)
+        self.request_seconds = times("acqh_request_seconds", "From header to answer.", ["route"])
+        self.in_flight = gauge(
+            "acqh_requests_in_flight", "Requests being answered now.", multiprocess_mode="livesum"
+        )
+        worker = gauge("acqh_worker_info", "Worker processes.", multiprocess_mode="liveall")
+        worker.set(1)
+        self.search_seconds = times("acqh_search_seconds", "Time in the index alone.")
+        self.encode_seconds = times("acqh_encode_seconds", "To turn a query into a vector.")
+        self.items_seen = counter("acqh_items_seen", "Items that searches looked at.")
+        self.items = gauge(
+            "acqh_items", "Items in the collection.", multiprocess_mode="livemostrecent"
+        )
+        self.reloads = counter("acqh_reloads", "Collections built again, by outcome.", ["outcome"])
+        self.reload_failed = gauge(
+            "acqh_reload_failed", "1 while that on disk is damaged.", multiprocess_mode="livemax"
+        )
+
+    def count(self, answer: Answer) -> None:
+        """Count a search."""
+        self.search_seconds.observe(answer.milliseconds["search"] / 1000)
+        self.encode_seconds.observe(answer.milliseconds["encode"] / 1000)
+        self.items_seen.inc(answer.n_seen)
+        self.items.set(answer.n_items)
+
+    def page(self) -> bytes:
+        """Return the metrics of all workers in Prometheus' text format."""
+        if not self._is_shared:
+            return generate_latest(self.registry)
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)
+        return generate_latest(registry)
+
+
+def mark_dead(process: int) -> None:
+    """Forget what a worker that has ended was doing; its counts stay."""
+    mark_process_dead(process, os.environ[FOLDER])
