@@ -3,8 +3,9 @@
 from acqh._core.imports import require
 
 for _package in (
-    "fastapi",
+    "starlette",
     "uvicorn",
+    "httptools",
     "pydantic_settings",
     "python_multipart",
     "prometheus_client",

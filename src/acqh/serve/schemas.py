@@ -1,6 +1,6 @@
 """What requests, answers and errors look like: schemas at the edge, arrays inside."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
@@ -321,7 +321,7 @@ class Readiness(BaseModel):
 # --- what goes wrong -----------------------------------------------------------------------------
 
 MEDIA_TYPE = "application/problem+json"
-_MEANINGS = {
+MEANINGS = {
     400: "The request is not HTTP as it should be, or names a host that is not served here.",
     401: "A token is needed, or the one given is wrong.",
     403: "The request came through a proxy that the server is not set up for.",
@@ -378,12 +378,3 @@ def invalid(errors: Iterable[Mapping[str, Any]]) -> ProblemError:
     shown = "; ".join(lines[:5])
     more = f"; and {len(lines) - 5} more" if len(lines) > 5 else ""
     return ProblemError(422, f"the request cannot be used: {shown[:2000]}{more}")
-
-
-def documented(statuses: Sequence[int]) -> dict[int | str, dict[str, Any]]:
-    """Return what OpenAPI says of the statuses with which an operation may fail."""
-    content = {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}
-    return {
-        status: {"description": _MEANINGS[status], "content": content}
-        for status in sorted(statuses)
-    }

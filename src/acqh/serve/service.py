@@ -63,8 +63,12 @@ class Service:
         self._examples: tuple[str, list[str]] = "", []  # of a build of the collection
         self._most_pixels = _REDUCED * settings.max_pixels
 
-    async def search(self, query: schemas.Query, uploads: list[bytes]) -> bytes:
-        """Answer a query; `uploads` are the images of a form."""
+    async def search_images(self, uploads: list[bytes], query: schemas.ImagesQuery) -> bytes:
+        """Find items by the images of a form, and what else is asked for in JSON."""
+        return await self.search(query, uploads)
+
+    async def search(self, query: schemas.Query, uploads: Sequence[bytes] = ()) -> bytes:
+        """Find items by a text, an image, both, or an item."""
         started = time.perf_counter()
         in_base64 = [query.image] if isinstance(query.image, str) else query.image or []
         if in_base64 and uploads:
@@ -169,8 +173,16 @@ class Service:
 
         return await self._run(work)
 
-    async def add(
-        self, items: Sequence[schemas.NewItem], uploads: list[bytes], *, replace: bool
+    async def add_image(self, uploads: list[bytes], item: schemas.ImageItem) -> bytes:
+        """Add one item, the image of a form, with what is said of it in JSON."""
+        return await self._add([item], uploads)
+
+    async def add(self, new: schemas.NewItems) -> bytes:
+        """Add items."""
+        return await self._add(new.items, [], replace=new.replace)
+
+    async def _add(
+        self, items: Sequence[schemas.NewItem], uploads: list[bytes], *, replace: bool = False
     ) -> bytes:
         """Add items; `uploads` are the images of the first ones."""
         given = [*uploads, *[None] * (len(items) - len(uploads))]
@@ -218,7 +230,7 @@ class Service:
         await self.live.change(_translating(work))
 
     async def ready(self) -> bytes:
-        """Return whether queries can be answered; raise `ProblemError` 503 if not."""
+        """Return whether the server can answer text and image queries."""
         try:
             await asyncio.to_thread(self.live.check)
         except AcqhError as error:
