@@ -313,7 +313,7 @@ def _collection_paths(folder: Path) -> Iterator[Path_]:
 
 
 def _http(path: Path) -> Callable[[], object]:
-    from fastapi.testclient import TestClient
+    from starlette.testclient import TestClient
 
     from acqh.serve import Settings, create_app
 

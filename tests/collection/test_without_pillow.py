@@ -64,11 +64,11 @@ def test_a_collection_of_texts_is_built_searched_and_extended_without_pillow(tmp
 
 
 def test_a_collection_of_texts_is_served_without_pillow(tmp_path):
-    pytest.importorskip("fastapi")
+    pytest.importorskip("starlette")
     Collection.build(texts(), tmp_path / "texts.acqh", text_encoder="tfidf").close()
     hits = run_without_pillow(
         """
-        from fastapi.testclient import TestClient
+        from starlette.testclient import TestClient
         from acqh.serve import Settings, create_app
         app = create_app(Settings(collection=sys.argv[1]))
         warnings.simplefilter("ignore")

@@ -170,12 +170,13 @@ def _operations(service: Service, tokens: Tokens) -> list[Operation]:
     read = partial(Operation, tag="read", may_use=tokens.may_read if tokens.read else None)
     write = partial(Operation, tag="write", may_use=tokens.may_write)
     found, added = schemas.SearchAnswer, schemas.AddAnswer
+    find = partial(read, answer=found, failures=(404, 429, 500, 503))  # 404: an item of the query
     counts = {"description": "The metrics.", "content": {_METRICS_TYPE: {}}}
     operations = [
         Operation("GET", "/healthz", healthz, "server", answer=schemas.Health, failures=()),
         Operation("GET", "/readyz", service.ready, "server", answer=schemas.Readiness),
-        read("POST", "/search", service.search, takes=Json(schemas.Query), answer=found),
-        read("POST", "/search/images", service.search_images, takes=form, answer=found),
+        find("POST", "/search", service.search, takes=Json(schemas.Query)),
+        find("POST", "/search/images", service.search_images, takes=form),
         read("POST", "/browse", service.browse, takes=Json(schemas.Browse), answer=found),
         read("GET", "/item", service.item, takes=Id(), answer=schemas.Item),
         read("GET", "/item/thumbnail", thumbnail, takes=IdAndTag(), answer=_IMAGE),
