@@ -88,7 +88,7 @@ def test_the_page_is_served_where_somebody_can_stop_it(
     monkeypatch.setattr(demo, "serve_collection", lambda path, **told: served.append((path, told)))
     app(["demo", "--cache-dir", str(tmp_path), *arguments], standalone_mode=False)
     said = capsys.readouterr().out
-    told = {"port": 0, "examples": demo.EXAMPLES}
+    told = {"port": 0, "examples": demo.EXAMPLES, "workers": 1}
     assert served == [(tmp_path / "emoji.acqh", told)] * serves
     if "--json" not in arguments:
         assert said.startswith("the table")

@@ -49,7 +49,7 @@ def demo(
     if serve is None:
         serve = sys.stdout.isatty() and not os.environ.get("CI") and not voice.as_json
     if serve:
-        serve_collection(collection, port=port, examples=EXAMPLES)
+        serve_collection(collection, port=port, examples=EXAMPLES, workers=1)
     elif not voice.as_json:
         # By the name it was called by: in a virtual environment it may not be on the PATH.
         program = sys.argv[0] if Path(sys.argv[0]).stem == "acqh" else "acqh"

@@ -13,9 +13,6 @@ from typer import Argument, BadParameter, Option
 from acqh.cli._options import CollectionArgument, MaxPixelsOption, find_id
 from acqh.cli._output import count, draw_bar, print_result, printable, shorten, voice
 
-# What --json says of a hit.
-_FIELDS = ("id", "text", "labels", "columns", "has_thumbnail", "code", "score", "match", "why")
-
 WordsArgument = Annotated[
     list[str] | None, Argument(metavar="WORDS", help="What to look for, such as: red car")
 ]
@@ -70,19 +67,10 @@ def search(
 
 
 def _as_json(answer: Any) -> dict[str, Any]:
-    hits = [
-        {
-            **{name: getattr(hit, name) for name in _FIELDS},
-            "code": list(hit.code),
-            "file": file_of(hit),
-        }
-        for hit in answer.hits
-    ]
-    times = {name: round(value, 3) for name, value in answer.milliseconds.items()}
-    counts = {
-        name: getattr(answer, name) for name in ("stands_out", "n_items", "n_candidates", "n_seen")
-    }
-    return {"hits": hits, **counts, "milliseconds": times}
+    facts: dict[str, Any] = answer.to_dict()
+    for written, hit in zip(facts["hits"], answer.hits, strict=True):
+        written["file"] = file_of(hit)
+    return facts
 
 
 def _print(answer: Any) -> None:

@@ -86,6 +86,16 @@ class Item:
             )
         object.__setattr__(self, "labels", tuple(dict.fromkeys(map(str, self.labels))))
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold of a stored item."""
+        return {
+            "id": self.id,
+            "text": self.text,
+            "labels": list(self.labels),
+            "columns": dict(self.columns),
+            "has_thumbnail": self.has_thumbnail,
+        }
+
     @property
     def name(self) -> str:
         """What to call the item in a report."""
@@ -130,6 +140,11 @@ class Hit(Item):
     score: float
     match: float = 0.0
     why: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the hit as JSON can hold it."""
+        found = {"score": self.score, "match": self.match, "why": list(self.why)}
+        return super().to_dict() | found | {"code": list(self.code)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,6 +195,19 @@ class Explanation:
     parts: Floats
     names: tuple[str, ...]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the explanation as JSON can hold it."""
+        rows = (self.words.tolist(), self.entries.tolist(), self.parts.tolist())
+        return {
+            "query": self.query.tolist(),
+            "tables": self.tables.tolist(),
+            "names": list(self.names),
+            "hits": [
+                {"words": words, "entries": entries, "parts": parts}
+                for words, entries, parts in zip(*rows, strict=True)
+            ],
+        }
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -225,6 +253,18 @@ class Answer:
     def stands_out(self) -> int:
         """How many hits stand out."""
         return sum(hit.match > STANDS_OUT for hit in self.hits)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the answer as JSON can hold it: what ``--json`` and the server give."""
+        return {
+            "hits": [hit.to_dict() for hit in self.hits],
+            "stands_out": self.stands_out,
+            "n_items": self.n_items,
+            "n_candidates": self.n_candidates,
+            "n_seen": self.n_seen,
+            "milliseconds": dict(self.milliseconds),
+            "explanation": None if self.explanation is None else self.explanation.to_dict(),
+        }
 
 
 @dataclass(frozen=True)

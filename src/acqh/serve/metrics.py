@@ -64,10 +64,10 @@ class Metrics:
         if not self._is_shared:
             return generate_latest(self.registry)
         registry = CollectorRegistry()
-        MultiProcessCollector(registry)
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return generate_latest(registry)
 
 
 def mark_dead(process: int) -> None:
     """Forget what a worker that has ended was doing; its counts stay."""
-    mark_process_dead(process, os.environ[FOLDER])
+    mark_process_dead(process, os.environ[FOLDER])  # type: ignore[no-untyped-call]

@@ -174,6 +174,7 @@ class Item(BaseModel):
     text: str
     labels: list[str]
     columns: dict[str, Any]
+    has_thumbnail: bool
     file: str | None = Field(description="The image file's name, where it is known.")
     thumbnail: str | None = Field(description="Where its small image is, if it has one.")
     original: str | None = Field(description="Where its image is as it was, if it is served.")

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from pydantic_core import to_json
 
 from acqh._core.imports import require
-from acqh.collection import Answer, Collection, Explanation, Hit, Item
+from acqh.collection import Answer, Collection, Item
 from acqh.collection.store.words import words_in_path
 from acqh.collection.types import Mode
 from acqh.encoders.images import image_formats, is_foreign, open_image
@@ -141,7 +141,12 @@ class Service:
 
     async def item(self, identifier: str) -> bytes:
         """Return an item."""
-        return await self._run(lambda collection: self._item(collection.item(identifier)))
+
+        def work(collection: Collection) -> Written:
+            item = collection.item(identifier)
+            return item.to_dict() | self._addresses(item)
+
+        return await self._run(work)
 
     async def thumbnail(self, identifier: str) -> bytes:
         """Return an item's small image."""
@@ -246,22 +251,12 @@ class Service:
         return await self.live.run(_translating(_written(work)), lane)
 
     def _answer(self, answer: Answer, collection: Collection, started: float) -> Written:
-        spent = 1e3 * (time.perf_counter() - started)
-        why = answer.explanation
-        return {
-            "hits": [self._hit(hit) for hit in answer.hits],
-            "stands_out": answer.stands_out,
-            "n_items": answer.n_items,
-            "n_candidates": answer.n_candidates,
-            "n_seen": answer.n_seen,
-            "bytes_per_item": collection.bytes_per_item,
-            "milliseconds": {**answer.milliseconds, "total": spent},
-            "explanation": None if why is None else _explained(why),
-        }
-
-    def _hit(self, hit: Hit) -> Written:
-        found = {"score": hit.score, "match": hit.match, "why": hit.why, "code": list(hit.code)}
-        return {**self._item(hit), **found}
+        facts = answer.to_dict()
+        for written, hit in zip(facts["hits"], answer.hits, strict=True):
+            written |= self._addresses(hit)
+        facts["bytes_per_item"] = collection.bytes_per_item
+        facts["milliseconds"]["total"] = 1e3 * (time.perf_counter() - started)
+        return facts
 
     def _examples_of(self, collection: Collection) -> list[str]:
         """Return what to try, found out once for each build of a collection."""
@@ -275,14 +270,11 @@ class Service:
             return Path(item.folder)
         return self.settings.image_root
 
-    def _item(self, item: Item) -> Written:
+    def _addresses(self, item: Item) -> Written:
+        """Return what an item is called, and where its images are."""
         file, has_originals = file_of(item), self._root_of(item) is not None
         return {
-            "id": item.id,
             "name": _name_of(item),
-            "text": item.text,
-            "labels": item.labels,
-            "columns": item.columns,
             "file": file,
             "thumbnail": self._address("thumbnail", item) if item.has_thumbnail else None,
             "original": self._address("original", item) if file and has_originals else None,
@@ -318,16 +310,6 @@ class Service:
 def _name_of(item: Item) -> str:
     """Return the words in the name of an item's image file, or else in its id."""
     return words_in_path((file_of(item) or item.id).rpartition("/")[2])
-
-
-def _explained(why: Explanation) -> Written:
-    rows = zip(*(each.tolist() for each in (why.words, why.entries, why.parts)), strict=True)
-    return {
-        "query": why.query.tolist(),
-        "tables": why.tables.tolist(),
-        "names": why.names,
-        "hits": [{"words": w, "entries": entries, "parts": parts} for w, entries, parts in rows],
-    }
 
 
 def _decoded(text: str) -> bytes:
