@@ -69,9 +69,13 @@ class Service(NamedTuple):
 
     @property
     def processor_ms(self) -> float:
-        """Milliseconds that its threads have worked."""
-        fields = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
-        return 1e3 * (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Milliseconds that the threads of all its processes have worked."""
+        workers = Path(f"/proc/{self.process}/task/{self.process}/children").read_text().split()
+        n_ticks = 0
+        for process in (self.process, *workers):
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            n_ticks += int(fields[11]) + int(fields[12])
+        return 1e3 * n_ticks / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager

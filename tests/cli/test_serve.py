@@ -37,7 +37,7 @@ def serve(monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_it_says_where_it_is_answers_reloads_and_stops(things):
-    command = [sys.executable, "-m", "acqh", "serve", str(things), "--port", "0"]
+    command = [sys.executable, "-m", "acqh", "serve", str(things), "--port", "0", "--workers", "1"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             address = re.search(r"at (http://127\.0\.0\.1:\d+/)$", process.stderr.readline())[1]
