@@ -1,0 +1,212 @@
+"""The JavaScript of sites and of the web interface, run by Node.js without a browser."""
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+
+import pytest
+
+from acqh.collection import Collection, Item
+from acqh.collection.search.rank import fuse, match_of, match_of_both
+from acqh.collection.store.file import WORDS_SCHEMA
+from acqh.collection.store.words import (
+    WordHit,
+    change_words,
+    is_sign,
+    plain,
+    read_words,
+    spaced,
+)
+from acqh.export import site
+
+# Files are read where a browser would fetch them; `data` is what a test passes.
+RUNNER = """
+import { readFileSync } from "node:fs";
+globalThis.fetch = async (url) => new Response(readFileSync(url));
+const { data, folder } = JSON.parse(readFileSync(0, "utf-8"));
+const load = (name) => import(`${folder}/${name}`);
+const run = async () => { BODY };
+console.log(JSON.stringify(await run()));
+"""
+TEXTS = [
+    "naïve café", "straße", "running hopping ponies", "C++ 100%", "a^b`c", "Ελλάς ΟΔΟΣ",
+    "relational conditional", "東京 pizza🍕", "flies died agreed eed", "İstanbul", "", "the a of",
+    'dog "on a beach" -cat', '-"two words" 🍕 --x "', "ＦＵＬＬ width", "it's well-known",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory):
+    words = ["red rose", "white tulip", "rose garden", "fast car", "old street car", "garden chair"]
+    items = [
+        Item(text=f"{text} {number}", labels=[text.split()[-1]], id=f"item{number}")
+        for number, text in enumerate(words * 4)
+    ]
+    path = tmp_path_factory.mktemp("collection") / "things.acqh"
+    with Collection.build(items, path, text_encoder="tfidf") as built:
+        yield built
+
+
+@pytest.fixture(scope="module")
+def javascript(collection, tmp_path_factory):
+    """Return a function that runs the body of a function in Node.js beside a site's files."""
+    node = shutil.which("node")
+    if node is None:
+        message = "node is not on the PATH: the JavaScript is not tested without a browser"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    folder = tmp_path_factory.mktemp("site")
+    site(collection, folder)
+    (folder / "package.json").write_text('{"type": "module"}')
+    (scripts,) = folder.glob("static-*")
+    (facts,) = folder.glob("data/site-*.json")
+
+    def run(body, data=None):
+        done = subprocess.run(
+            [node, "--input-type=module", "-e", RUNNER.replace("BODY", body)],
+            input=json.dumps({"data": data, "folder": scripts.as_uri()}),
+            capture_output=True,
+            encoding="utf-8",
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    run.facts = json.loads(facts.read_text(encoding="utf-8"))
+    return run
+
+
+def test_tokens_are_those_of_sqlite(javascript):
+    connection = sqlite3.connect(":memory:")
+    connection.executescript(WORDS_SCHEMA)
+    connection.execute("CREATE VIRTUAL TABLE temp.places USING fts5vocab(main, words, instance)")
+    for number, text in enumerate(TEXTS):
+        change_words(connection, number, text, "", ())
+    rows = connection.execute("SELECT doc, term FROM temp.places ORDER BY doc, offset").fetchall()
+    connection.close()
+    expected = [[term for doc, term in rows if doc == number] for number in range(len(TEXTS))]
+    assert javascript('return data.map((await load("tokens.js")).tokens);', TEXTS) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "function"), [("plain", plain), ("spaced", spaced), ("isSign", is_sign)]
+)
+def test_texts_are_normalized_as_in_python(javascript, name, function):
+    results = javascript(f'return data.map((await load("tokens.js")).{name});', TEXTS)
+    assert results == [function(text) for text in TEXTS]
+
+
+def test_queries_are_parsed_as_in_python(javascript):
+    results = javascript('return data.map((await load("lookup.js")).readWords);', TEXTS)
+    for text, result in zip(TEXTS, results, strict=True):
+        query = read_words(text)
+        assert result["terms"] == list(query.terms), text
+        assert result["phrases"] == list(query.phrases), text
+        assert result["without"] == list(query.without), text
+        assert result["said"] == query.said, text
+
+
+def test_confidence_is_that_of_python(javascript):
+    pairs = [[-1.0, 0.2], [0.1, 0.2], [0.2, 0.2], [0.9, 0.2], [99.0, 0.2]]
+    body = """
+      const { matchOf, matchOfBoth } = await load("rank.js");
+      return data.map((pair) => [matchOf(...pair), matchOfBoth(...pair)]);
+    """
+    assert javascript(body, pairs) == [[match_of(*pair), match_of_both(*pair)] for pair in pairs]
+
+
+@pytest.mark.parametrize("words_first", [True, False])
+def test_rankings_are_fused_as_in_python(javascript, words_first):
+    content = {8: 0.7, 7: 0.1, 3: 0.4}
+    hits = [
+        WordHit(7, -2.0, True, is_named=True),
+        WordHit(8, -1.0, False, share=0.5),
+        WordHit(9, -1.5, True, is_typed=True),
+    ]
+    names = ("place", "rank", "complete", "isNamed", "isTyped", "share")
+    data = {
+        "content": list(content.items()),
+        "hits": [dict(zip(names, hit, strict=True)) for hit in hits],
+        "wordsFirst": words_first,
+    }
+    body = """
+      const { fuse } = await load("rank.js");
+      return fuse(new Map(data.content), data.hits, 3, data.wordsFirst);
+    """
+    expected = fuse(content, hits, 3, words_first=words_first)
+    results = javascript(body, data)
+    assert [result["place"] for result in results] == [place.number for place in expected]
+    assert [result["score"] for result in results] == [place.score for place in expected]
+
+
+@pytest.mark.parametrize(
+    "text", ["rose", "garden rose", "gardn", "str", '"rose garden"', "car -old", "Rose 2"]
+)
+def test_a_site_finds_the_words_that_the_collection_finds(javascript, collection, text):
+    body = """
+      const { Engine } = await load("search.js");
+      return new Engine(data.facts).search({ text: data.text, k: 8, mode: "words" });
+    """
+    hits = javascript(body, {"facts": javascript.facts, "text": text})["hits"]
+    expected = collection.search(text=text, k=8, mode="words").hits
+    assert [hit["text"] for hit in hits] == [hit.text for hit in expected]
+    assert [hit["score"] for hit in hits] == pytest.approx([hit.score for hit in expected])
+
+
+QUERY = """
+  const query = { ...(await load("query.js")).nothing(), ...data };
+"""
+
+
+def test_an_address_gives_the_query_again(javascript):
+    query = {
+        "text": "a dog & cat", "items": ["x/1 y"], "unlike": ["ü"], "labels": ["a", "b"],
+        "weight": 30, "mode": "meaning", "order": "new", "view": "map", "open": "x?",
+    }  # fmt: skip
+    body = f"""
+      {QUERY}
+      const {{ addressOf, readAddress }} = await load("query.js");
+      const address = addressOf(query);
+      globalThis.location = new URL(address, "http://127.0.0.1");
+      globalThis.history = {{ state: null }};
+      return readAddress();
+    """
+    assert javascript(body, query) == {**query, "pictures": []}
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({"text": " dog "}, {"text": "dog"}),
+        ({"items": ["a"], "labels": ["b"]}, {"item": ["a"], "where": {"label": ["b"]}}),
+        (
+            {"text": "dog", "items": ["a"], "weight": 25},
+            {"text": "dog", "item": ["a"], "weights": {"text": 0.75, "image": 0.25, "item": 0.25}},
+        ),
+        ({"text": "dog", "mode": "words"}, {"text": "dog", "mode": "words"}),
+    ],
+)
+def test_requests_hold_what_was_asked_for(javascript, query, expected):
+    body = f'{QUERY} return (await load("query.js")).bodyOf(query, 5, false);'
+    assert javascript(body, query) == {"k": 5, "explain": False, **expected}
+
+
+def test_hits_are_described_in_words(javascript):
+    body = """
+      const { nameOf, percent, verdictOf, dateColumnOf } = await load("words.js");
+      return {
+        name: nameOf({ text: "A dog, on a beach" }, "id"),
+        long: nameOf({ text: "x".repeat(50) }, "id").length,
+        percents: [0, 0.999, 1].map(percent),
+        all: verdictOf([{ match: 0.9 }]),
+        differ: verdictOf([{ match: 0.9 }]) !== verdictOf([{ match: 0.1 }]),
+        date: dateColumnOf([{ columns: { year: null, taken: "2020" } }]),
+      };
+    """
+    assert javascript(body) == {
+        "name": "A dog", "long": 41, "percents": ["0 %", "99 %", "100 %"], "all": "",
+        "differ": True, "date": "taken",
+    }  # fmt: skip
