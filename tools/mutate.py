@@ -349,7 +349,8 @@ def _other_number(content: bytes, rng: np.random.Generator) -> bytes:
 
 def mutate(path: Path, rng: np.random.Generator) -> None:
     """Damage one file; a checksum that covers it is, half of the time, made to fit."""
-    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    inside = sorted(file for file in path.rglob("*") if file.is_file() and file.stat().st_size)
+    files = inside if path.is_dir() else [path]
     file = files[int(rng.integers(len(files)))]
     reseal = rng.random() < 0.5
     if reseal and file.suffix == ".npz":

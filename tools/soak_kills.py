@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from acqh.collection import Collection
+from acqh.collection.disk.generations import generation_of
 from acqh.collection.disk.verify import verify_collection
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "collection"))
@@ -42,18 +43,18 @@ def killed_builds(folder: Path, n_kills: int, seed: int) -> dict[str, int]:
         os.waitpid(child, 0)
         report = verify_collection(path)
         assert report.ok, report.problems
-        beside = len(list(folder.iterdir())) - 1
+        beside = sum(each.is_dir() for each in path.iterdir()) - 1
         assert beside <= 1, "builds do not remove what those before them left"
         left += beside
         with Collection.open(path) as collection:
             replaced += collection.generation != generation
             generation = collection.generation
     changers.build(path)
-    assert [each.name for each in folder.iterdir()] == [path.name]
+    assert [each.name for each in path.iterdir() if each.is_dir()] == [generation_of(path)]
     return {
         "builds_killed": n_kills,
         "builds_replaced": replaced,
-        "folders_left_then_removed": left,
+        "generations_left_then_removed": left,
     }
 
 

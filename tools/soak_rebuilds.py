@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from acqh.collection import Collection, Item
-from acqh.collection.disk.folder import generation_of
+from acqh.collection.disk.generations import generation_of
 from acqh.collection.disk.verify import verify_collection
 from acqh.errors import ReplacedError
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from acqh._core.runtime import Progress
 from acqh.collection import Collection, Item
 from acqh.collection.disk import opened as _cache
+from acqh.collection.disk.generations import current_folder
 from acqh.collection.disk.verify import verify_collection
 from acqh.errors import CollectionError
 
@@ -82,7 +83,7 @@ def killed(directory: Path) -> dict[str, int]:
         kept |= {f"n{number}" for number in range(first, last + 1)}
         report = verify_collection(path)
         assert report.ok, report.problems
-        with closing(sqlite3.connect(path / "items.sqlite")) as connection:
+        with closing(sqlite3.connect(current_folder(path) / "items.sqlite")) as connection:
             found = {identifier for (identifier,) in connection.execute("SELECT id FROM items")}
         assert kept <= found, kept - found
         assert report.n_items == len(found)

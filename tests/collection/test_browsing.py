@@ -91,13 +91,13 @@ def test_a_column_that_no_item_has_orders_nothing(collection, order):
 def test_a_page_is_read_without_reading_every_item(collection):
     collection.stats()
     statements = []
-    for connection in collection._store._states:
+    for connection, _ in collection._store._free:
         connection.set_trace_callback(statements.append)
     collection.browse(where={"label": "cat"}, order="year", k=2)
     collection.browse(k=2)
     collection.labels()
     collection.stats()
-    for connection in collection._store._states:
+    for connection, _ in collection._store._free:
         connection.set_trace_callback(None)
     assert len(statements) > 4
     with collection._store.reading() as connection:

@@ -117,6 +117,39 @@ def test_a_folder_around_takes_over_what_was_followed_inside(collection, photos)
     assert collection.sync(photos).n_unchanged == 12
 
 
+@pytest.fixture
+def other_case(photos, monkeypatch):
+    """Give the folder under another name that leads to it, as on disks that ignore case."""
+    other = photos.with_name("PHOTOS")
+    other.symlink_to(photos)
+    monkeypatch.setattr("pathlib.Path.resolve", lambda self: self.absolute())
+    return other
+
+
+def test_a_folder_given_in_another_case_is_the_same_folder(followed, photos, other_case):
+    save(photos / "new" / "IMG_99.png", 99)
+    report = followed.sync(other_case)
+    assert (report.new, report.moved, report.n_unchanged) == (("new/IMG_99.png",), (), 12)
+    assert followed.item("new/IMG_99.png").folder == str(photos)
+    assert followed.sync(photos).n_unchanged == 13
+
+
+def test_a_folder_inside_one_given_in_another_case_is_compared_with_its_items(
+    followed, photos, other_case
+):
+    (photos / "old" / "IMG_0.png").unlink()
+    report = followed.sync(other_case / "old")
+    assert (report.new, report.deleted) == ((), ("old/IMG_0.png",))
+    assert report.n_unchanged == 3
+
+
+def test_a_folder_around_one_given_in_another_case_takes_it_over(collection, photos, other_case):
+    collection.sync(photos / "old")
+    report = collection.sync(other_case)
+    assert (len(report.new), report.n_unchanged, report.moved) == (8, 4, ())
+    assert collection.sync(photos).n_unchanged == 12
+
+
 def test_half_a_folder_stops_and_says_which_are_gone(followed, photos):
     for number in range(4, 10):
         (photos / "new" / f"IMG_{number}.png").unlink()
@@ -192,14 +225,14 @@ def test_captions_given_while_changed_files_are_read_stay(followed, photos, path
     add, n_given = sync.add_items, []
 
     def add_late(opened, items, progress, *, put):
-        def put_late(part):  # what is stored was described before this was given
+        def put_late(store, part):  # what is stored was described before this was given
             if not n_given:
                 n_given.append(len(part))
                 with Collection.open(path) as other:
                     for name in names:
                         given = Item(id=name, text=f"given {name}", labels=["cat"])
                         getattr(other, way)(given)
-            return put(part)
+            return put(store, part)
 
         return add(opened, items, progress, put=put_late)
 

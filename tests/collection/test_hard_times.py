@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from acqh.collection import Collection, Item
+from acqh.collection.disk.generations import current_folder
 from acqh.collection.disk.verify import verify_collection
 from acqh.errors import AcqhError, CollectionError, CorruptBundleError
 
@@ -62,7 +63,9 @@ def test_processes_that_add_at_once_wait_for_each_other(tmp_path):
 def test_a_writer_that_waits_too_long_says_so_and_readers_never_wait(path, make_items):
     with (
         Collection.open(path, timeout=0.05) as collection,
-        closing(sqlite3.connect(path / "items.sqlite", isolation_level=None)) as other,
+        closing(
+            sqlite3.connect(current_folder(path) / "items.sqlite", isolation_level=None)
+        ) as other,
     ):
         other.execute("BEGIN IMMEDIATE")
         assert collection.search(text="dog", k=3).hits
@@ -75,7 +78,9 @@ def test_a_writer_that_waits_too_long_says_so_and_readers_never_wait(path, make_
 def test_a_connection_waits_again_after_one_try_that_did_not(path):
     with (
         Collection.open(path, timeout=7) as collection,
-        closing(sqlite3.connect(path / "items.sqlite", isolation_level=None)) as other,
+        closing(
+            sqlite3.connect(current_folder(path) / "items.sqlite", isolation_level=None)
+        ) as other,
     ):
         store = collection._store
         other.execute("BEGIN IMMEDIATE")
@@ -100,14 +105,15 @@ def test_a_lost_or_damaged_index_is_made_anew(path, built, damage, caplog, make_
     monkeypatch.setattr("acqh.collection.disk.opened.MAX_FEW", 0)
     for each in (built, path):
         Collection.open(each).close()
-    index = path / "index"
+    index = current_folder(path) / "index"
     if damage == "missing":
         shutil.rmtree(index)
     elif damage == "of another build":
         shutil.rmtree(path)
         Collection.build(make_items(), path, image_encoder="hog", text_encoder="tfidf").close()
+        index = current_folder(path) / "index"
         shutil.rmtree(index)
-        shutil.copytree(built / "index", index)
+        shutil.copytree(current_folder(built) / "index", index)
     elif damage == "no JSON":
         (index / "manifest.json").write_text("{")
     else:
@@ -138,7 +144,7 @@ def test_removals_are_forgotten_and_indexes_far_behind_are_made_again(
             (identifier,) = collection.add(make_items(1, prefix=f"new{n}-")).ids
             collection.remove(identifier)
         collection.remove(next(iter(collection)))
-        with closing(sqlite3.connect(path / "items.sqlite")) as connection:
+        with closing(sqlite3.connect(current_folder(path) / "items.sqlite")) as connection:
             assert connection.execute("SELECT count(*) FROM removals").fetchone()[0] <= 4
         collection.opened.index._saved = collection.opened.index._change  # it is not saved
         assert any("made again" in note for note in verify_collection(path).notes)
@@ -149,7 +155,7 @@ def test_removals_are_forgotten_and_indexes_far_behind_are_made_again(
 
 
 def test_of_few_items_no_index_is_written_and_no_compiler_loaded(path):
-    shutil.rmtree(path / "index", ignore_errors=True)
+    shutil.rmtree(current_folder(path) / "index", ignore_errors=True)
     program = (
         "import sys\n"
         "from acqh.collection import Collection, Item\n"
@@ -163,21 +169,25 @@ def test_of_few_items_no_index_is_written_and_no_compiler_loaded(path):
         [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=True
     )
     assert done.stdout == "False\n"
-    assert not (path / "index").exists()
+    assert not (current_folder(path) / "index").exists()
     assert verify_collection(path).notes == ()
 
 
 def test_a_schema_that_is_no_text_is_damage(path):
-    content = (path / "items.sqlite").read_bytes()
-    (path / "items.sqlite").write_bytes(content.replace(b"CREATE TABLE", b"\xbcREATE TABLE"))
+    content = (current_folder(path) / "items.sqlite").read_bytes()
+    (current_folder(path) / "items.sqlite").write_bytes(
+        content.replace(b"CREATE TABLE", b"\xbcREATE TABLE")
+    )
     with pytest.raises(CorruptBundleError, match=r"items\.sqlite is damaged"):
         Collection.open(path)
     assert "items.sqlite is damaged" in str(verify_collection(path).problems)
 
 
-@pytest.mark.parametrize("part", ["model", "."])
+@pytest.mark.parametrize("part", ["model", "encoders"])
 def test_a_damaged_model_or_manifest_is_named(path, part):
-    member = max((path / part).glob("*.safetensors"), key=lambda file: file.stat().st_size)
+    member = max(
+        (current_folder(path) / part).glob("*.safetensors"), key=lambda file: file.stat().st_size
+    )
     content = bytearray(member.read_bytes())
     content[-3] ^= 1
     member.write_bytes(content)
@@ -187,7 +197,7 @@ def test_a_damaged_model_or_manifest_is_named(path, part):
 
 
 def dump(path):
-    with closing(sqlite3.connect(path / "items.sqlite")) as connection:
+    with closing(sqlite3.connect(current_folder(path) / "items.sqlite")) as connection:
         return [
             connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()  # noqa: S608
             for table in ("facts", "items", "thumbnails", "item_values", "removals")
@@ -195,7 +205,7 @@ def dump(path):
 
 
 def test_no_flipped_byte_of_the_items_passes_unseen(path):
-    file = path / "items.sqlite"
+    file = current_folder(path) / "items.sqlite"
     whole, content = dump(path), file.read_bytes()
     rng = np.random.default_rng(0)
     found = 0
@@ -214,9 +224,9 @@ def test_no_flipped_byte_of_the_items_passes_unseen(path):
 
 @pytest.mark.parametrize("content", [b"", b"no database" * 1000, None])
 def test_lost_items_are_an_error_that_says_so(path, content):
-    (path / "items.sqlite").unlink()
+    (current_folder(path) / "items.sqlite").unlink()
     if content is not None:
-        (path / "items.sqlite").write_bytes(content)
+        (current_folder(path) / "items.sqlite").write_bytes(content)
     with pytest.raises(AcqhError, match=r"items\.sqlite"):
         Collection.open(path)
     assert verify_collection(path).problems
@@ -252,7 +262,7 @@ def test_a_collection_that_others_change_is_found_whole(path):
 
 
 def test_a_collection_of_another_layout_says_what_to_do(path):
-    with closing(sqlite3.connect(path / "items.sqlite")) as connection, connection:
+    with closing(sqlite3.connect(current_folder(path) / "items.sqlite")) as connection, connection:
         connection.execute("UPDATE facts SET value = 99 WHERE name = 'layout'")
     with pytest.raises(CorruptBundleError, match=r"layout 99.*build the collection again"):
         Collection.open(path)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from acqh.collection import Collection, Item
-from acqh.collection.disk.folder import generation_of, remove_leftovers
+from acqh.collection.disk.generations import generation_of, remove_unused
 from acqh.collection.disk.verify import verify_collection
 from acqh.errors import ReplacedError
 
@@ -47,6 +47,10 @@ def build(path, n, prefix, **options):
 def path(tmp_path):
     build(tmp_path / "c.acqh", 4, "old")
     return tmp_path / "c.acqh"
+
+
+def generations(path):
+    return [each.name for each in path.iterdir() if each.is_dir()]
 
 
 def ask(collection):
@@ -199,10 +203,11 @@ def run_beside(program, path):
 def test_what_killed_builds_leave_is_removed_by_the_next_or_on_request(path):
     for _ in range(2):
         assert run_beside("build_killed", path).returncode == -signal.SIGKILL
-    assert len(list(path.parent.iterdir())) == 2  # the second removed what the first had left
+    assert len(generations(path)) == 2  # the second removed what the first had left
     notes = verify_collection(path).notes
     assert any("killed builds" in note for note in notes)
-    assert remove_leftovers(path) > 10_000
+    assert remove_unused(path) > 10_000
+    assert generations(path) == [generation_of(path)]
     assert [each.name for each in path.parent.iterdir()] == ["c.acqh"]
     assert verify_collection(path).notes == ()
 
@@ -211,7 +216,7 @@ def test_builds_at_work_are_left_alone(path):
     def two_at_once():
         yield from items(2, "outer")
         build(path, 3, "inner")
-        assert remove_leftovers(path) == 0
+        assert remove_unused(path) == 0
 
     Collection.build(
         two_at_once(),
@@ -222,7 +227,7 @@ def test_builds_at_work_are_left_alone(path):
         image_encoder="hog",
         text_encoder="tfidf",
     ).close()
-    assert [each.name for each in path.parent.iterdir()] == ["c.acqh"]
+    assert generations(path) == [generation_of(path)]
     assert verify_collection(path).n_items == 6
 
 

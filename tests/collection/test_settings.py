@@ -8,7 +8,8 @@ from PIL import Image
 
 import acqh
 from acqh.collection import BuildSettings, Collection, Item
-from acqh.collection.disk.folder import read_facts, write_facts
+from acqh.collection.disk.facts import read_facts, write_facts
+from acqh.collection.disk.generations import current_folder
 from acqh.encoders import HogColour
 from acqh.errors import CorruptBundleError, ImageError
 
@@ -58,13 +59,14 @@ def test_what_json_cannot_hold_is_described(tmp_path):
 def test_settings_that_cannot_be_are_damage_and_unknown_ones_are_passed_over(tmp_path):
     path = tmp_path / "a.acqh"
     Collection.build(things(), path, **SMALL).close()
-    facts = read_facts(path)
+    folder = current_folder(path)
+    facts = read_facts(folder)
     whole = facts.settings.stored()
     for stored in ({"targets": 3}, {"targets": {"text": {"weight": -1}}}, {"of_the_future": 1}):
         changed = replace(facts, settings=_Stored({**whole, **stored}))
-        write_facts(path, changed)
+        write_facts(folder, changed)
         if "of_the_future" in stored:
-            assert read_facts(path).settings == facts.settings
+            assert read_facts(folder).settings == facts.settings
             continue
         with pytest.raises(CorruptBundleError, match="does not say how it was built"):
             Collection.open(path)

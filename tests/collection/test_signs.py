@@ -105,10 +105,10 @@ def test_the_name_of_a_column_is_no_word(collection, text):
 
 def test_many_signs_are_looked_up_without_reading_the_items(collection):
     statements = []
-    for connection in collection._store._states:
+    for connection, _ in collection._store._free:
         connection.set_trace_callback(statements.append)
     collection.search(text=" ".join(chr(0x4E00 + n) for n in range(32)), mode="words")
-    for connection in collection._store._states:
+    for connection, _ in collection._store._free:
         connection.set_trace_callback(None)
     read = [each for each in statements if "FROM items" in each]
     assert statements

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from acqh.collection import Collection, Item
+from acqh.collection.disk.generations import current_folder
 from acqh.data import MultiViewData
 
 WORDS = ("rose", "tulip", "car", "boat", "horse", "violin", "apple", "castle")
@@ -70,7 +71,7 @@ def test_the_same_answer_counts_what_stands_out(things):
 
 
 def stored_levels(path):
-    with sqlite3.connect(path / "items.sqlite") as connection:
+    with sqlite3.connect(current_folder(path) / "items.sqlite") as connection:
         return json.loads(
             connection.execute("SELECT value FROM facts WHERE name = 'levels'").fetchone()[0]
         )
@@ -104,7 +105,7 @@ def test_damaged_levels_are_measured_again(tmp_path):
         json.dumps([wanted[0], wanted[1] + 1, *wanted[2:]]),
         "{}",
     ):
-        with sqlite3.connect(path / "items.sqlite") as connection:
+        with sqlite3.connect(current_folder(path) / "items.sqlite") as connection:
             connection.execute("UPDATE facts SET value = ? WHERE name = 'levels'", (damage,))
         with Collection.open(path) as collection:
             assert collection.search(item="0").hits

@@ -223,6 +223,7 @@ def test_a_build_replaces_a_collection_only_when_told_and_nothing_else_ever(tmp_
         assert len(old.search(text="cat", k=100).hits) == 30
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["c.acqh"]
     (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "mine.txt").write_text("kept")
     with pytest.raises(FileExistsError, match="not a collection"):
         Collection.build(
             make_items(),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from acqh.collection import Collection, Item
+from acqh.collection.disk.generations import current_folder
 from acqh.collection.disk.verify import verify_collection
 from acqh.collection.search.rank import fuse
 from acqh.collection.store.file import WORDS_SCHEMA
@@ -122,7 +123,7 @@ def test_a_text_takes_few_statements_and_is_described_once(things):
         encoders["text"] = Counting()
         collection.search(text="car", mode="words")  # the first time the index is opened
         ran = []
-        for connection in collection._store._states:
+        for connection, _ in collection._store._free:
             connection.set_trace_callback(ran.append)
         first = collection.search(text="a red rose")
         # Comments are what the index of words asks itself.
@@ -188,7 +189,7 @@ def test_items_that_have_the_word_come_first_and_say_so(things):
 def test_the_vocabulary_is_read_once_however_many_words_are_unknown(things):
     with Collection.open(things) as collection:
         statements = []
-        for connection in collection._store._states:
+        for connection, _ in collection._store._free:
             connection.set_trace_callback(statements.append)
         first = collection.search(text="tulp").hits[0]
         assert (first.id, "words" in first.why) == ("tulip", True)
@@ -303,7 +304,7 @@ def test_words_follow_what_is_added_replaced_and_removed(things, tmp_path):
 def test_verify_notices_words_that_are_not_those_of_the_items(things, tmp_path):
     path = tmp_path / "wrong.acqh"
     shutil.copytree(things, path)
-    with closing(sqlite3.connect(path / "items.sqlite")) as connection, connection:
+    with closing(sqlite3.connect(current_folder(path) / "items.sqlite")) as connection, connection:
         change_words(connection, 1, "zebra", "", [])
     (problem,) = verify_collection(path).problems
     assert "words" in problem

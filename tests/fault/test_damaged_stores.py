@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from acqh.collection import Collection, Item
+from acqh.collection.disk.generations import current_folder
 from acqh.collection.disk.verify import verify_collection
 from acqh.errors import AcqhError, CollectionError, CorruptBundleError
 
@@ -38,7 +39,9 @@ def path(built, tmp_path):
 
 
 def change(path, *statements, parameters=()):
-    with closing(sqlite3.connect(path / "items.sqlite", isolation_level=None)) as connection:
+    with closing(
+        sqlite3.connect(current_folder(path) / "items.sqlite", isolation_level=None)
+    ) as connection:
         for statement in statements:
             connection.execute(statement, parameters)
 
@@ -73,13 +76,13 @@ def moved(content, rng):
 @pytest.mark.parametrize("mutate", [zeroed, flipped, moved])
 def test_damaged_stores_are_read_or_refused_with_an_error_of_ours(built, tmp_path, mutate):
     rng = np.random.default_rng(0)
-    content = (built / "items.sqlite").read_bytes()
+    content = (current_folder(built) / "items.sqlite").read_bytes()
     found = 0
     for number in range(N_MUTATIONS):
         path = shutil.copytree(built, tmp_path / f"{number}.acqh")
         damaged = bytearray(content)
         mutate(damaged, rng)
-        (path / "items.sqlite").write_bytes(damaged)
+        (current_folder(path) / "items.sqlite").write_bytes(damaged)
         found += not verify_collection(path).ok
         with suppress(AcqhError, OSError):
             use(path)
@@ -120,10 +123,12 @@ def test_a_store_with_other_tables_than_ours_is_not_opened(path, statements):
     assert any("not as acqh makes it" in problem for problem in verify_collection(path).problems)
 
 
-@pytest.mark.parametrize("name", ["items.sqlite", "items.sqlite-wal", "items.sqlite-shm"])
+@pytest.mark.parametrize(
+    "name", ["items.sqlite", "items.sqlite-wal", "items.sqlite-shm", "lock.sqlite"]
+)
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
 def test_only_plain_files_are_opened(path, tmp_path, name, kind):
-    file, outside = path / name, tmp_path / "outside"
+    file, outside = current_folder(path) / name, tmp_path / "outside"
     if file.exists():
         file.rename(outside)
     else:
@@ -136,11 +141,12 @@ def test_only_plain_files_are_opened(path, tmp_path, name, kind):
     assert any("not a plain file" in problem for problem in verify_collection(path).problems)
 
 
-@pytest.mark.parametrize("part", ["model", "index"])
+@pytest.mark.parametrize("part", ["encoders", "model", "index"])
 def test_parts_that_are_links_are_refused(path, tmp_path, part):
-    (path / "index").mkdir()  # there is none of few items
-    (path / part).rename(tmp_path / "outside")
-    (path / part).symlink_to(tmp_path / "outside")
+    folder = current_folder(path)
+    (folder / "index").mkdir()  # there is none of few items
+    (folder / part).rename(tmp_path / "outside")
+    (folder / part).symlink_to(tmp_path / "outside")
     with pytest.raises(CorruptBundleError, match="is a link"):
         Collection.open(path)
     assert any("is a link" in problem for problem in verify_collection(path).problems)
@@ -156,7 +162,8 @@ def test_the_items_of_another_collection_are_refused(path, tmp_path):
         image_encoder="hog",
         text_encoder="tfidf",
     ).close()
-    shutil.copy(tmp_path / "d.acqh" / "items.sqlite", path / "items.sqlite")
+    other = current_folder(tmp_path / "d.acqh") / "items.sqlite"
+    shutil.copy(other, current_folder(path) / "items.sqlite")
     with pytest.raises(CorruptBundleError, match="another collection"):
         Collection.open(path)
     assert any("another collection" in problem for problem in verify_collection(path).problems)

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from acqh.collection import Collection
+from acqh.collection.disk.generations import current_folder
 
 JSON = {"content-type": "application/json"}
 
@@ -220,7 +221,7 @@ def test_pictures_that_are_damaged_or_of_another_kind_are_422(client, make_pictu
 
 
 def test_paths_and_addresses_from_clients_are_never_opened(client, built):
-    for given in (str(built / "items.sqlite"), "file:///etc/passwd", "/etc/passwd"):
+    for given in (str(current_folder(built) / "items.sqlite"), "file:///etc/passwd", "/etc/passwd"):
         problem(client.post("/search", json={"image": given}), 422)
     for path in ("/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py",
                  "/items/..%2f..%2fetc%2fpasswd"):  # fmt: skip

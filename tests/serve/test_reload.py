@@ -1,10 +1,10 @@
-import shutil
 import threading
 import time
 
 import pytest
 
 from acqh.collection import Collection
+from acqh.collection.disk.generations import current_folder
 
 
 @pytest.fixture
@@ -24,15 +24,16 @@ def n_items(client):
     return client.post("/search", json={"text": "cat"}).json()["n_items"]
 
 
-def put_in_place(folder, path):
+def put_in_place(other, path):
     """Do what a build does at its end."""
-    path.rename(path.with_name(f"before-{folder.name}"))
-    folder.rename(path)
+    folder = current_folder(other)
+    folder.rename(path / folder.name)
+    (other / "manifest.json").replace(path / "manifest.json")
 
 
-def test_a_rebuilt_collection_is_served_without_a_failed_request(built, own_copy, start):
+def test_a_rebuilt_collection_is_served_without_a_failed_request(own_copy, start, rebuild):
     stop, answers = threading.Event(), []
-    others = [shutil.copytree(built, own_copy.with_name(f"{n}.acqh")) for n in range(3)]
+    others = [rebuild(own_copy.with_name(f"{n}.acqh")) for n in range(3)]
     for position, other in enumerate(others):
         with Collection.open(other) as collection:
             collection.remove([f"cat-0-{n}" for n in range(position + 1)])
@@ -101,19 +102,20 @@ def cut(path):
 
 @pytest.mark.parametrize(
     ("part", "damage"),
-    [("items.sqlite", cut), ("manifest.json", flip), ("model/*.safetensors", flip)],
+    [("*/items.sqlite", cut), ("manifest.json", flip), ("*/model/*.safetensors", flip)],
 )
 def test_a_damaged_rebuild_keeps_the_old_collection_and_says_so(
-    built, own_copy, start, part, damage
+    own_copy, start, rebuild, part, damage
 ):
-    damaged = shutil.copytree(built, own_copy.with_name("damaged.acqh"))
-    whole = shutil.copytree(built, own_copy.with_name("whole.acqh"))
+    damaged, whole = (rebuild(own_copy.with_name(f"{name}.acqh")) for name in ("damaged", "whole"))
     with Collection.open(whole) as collection:
         collection.remove(["plain"])
-    damage(next(damaged.glob(part)))
     with start(own_copy, reload_seconds=0.01) as client:
         before = n_items(client)
-        put_in_place(damaged, own_copy)
+        folder = current_folder(damaged)
+        damage(next(damaged.glob(part)))
+        folder.rename(own_copy / folder.name)
+        (damaged / "manifest.json").replace(own_copy / "manifest.json")
         until(lambda: client.get("/readyz").json()["status"] == "stale")
         readiness = client.get("/readyz")
         assert readiness.status_code == 200

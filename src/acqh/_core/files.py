@@ -1,7 +1,7 @@
 """Files that appear whole or not at all, and the few operations that takes.
 
 Callers reach the operations through the module (``files.rename(...)``), so a test can make any one
-of them fail. None catches anything.
+of them fail.
 """
 
 import io
@@ -9,16 +9,21 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, TypeVar
 
 from acqh.errors import CorruptBundleError
 
 if sys.platform != "win32":
     import fcntl
+
+T = TypeVar("T")
+# Windows neither replaces nor opens a file in the moment in which another process does.
+_PATIENCE_SECONDS = 2.0
 
 
 def parse_json(content: str | bytes) -> Any:
@@ -47,8 +52,7 @@ def written_whole(target: Path) -> Iterator[Path]:
     temporary = target.with_name(f".{target.name}-{token_hex(8)}.partial")
     try:
         yield temporary
-        with io.FileIO(temporary) as file:
-            sync(file)
+        sync_file(temporary)
         rename(temporary, target)
     except BaseException:
         with suppress(OSError):
@@ -72,14 +76,13 @@ def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
 
 
 def sync_directory(path: Path) -> None:
-    """Wait until the names in a directory are on the disk."""
-    if sys.platform == "win32":
-        return  # Windows has no such call; its file system journals names itself.
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """Wait until the names in a directory are on the disk, if the system has a call for it."""
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def make_directory(path: Path) -> None:
@@ -105,9 +108,27 @@ def sync(file: io.FileIO) -> None:
     os.fsync(file.fileno())
 
 
+def sync_file(path: Path) -> None:
+    """Wait until the bytes of a file are on the disk."""
+    with io.FileIO(path, "r+b") as file:  # some systems sync only what may be written
+        sync(file)
+
+
 def rename(source: Path, target: Path) -> None:
     """Give a file its name, in place of what had that name before, in one step."""
-    source.replace(target)
+    patiently(lambda: source.replace(target))
+
+
+def patiently(operation: Callable[[], T]) -> T:
+    """Return what an operation gives; repeat it for a while if another process is in the way."""
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            return operation()
+        except PermissionError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.01)
 
 
 def names(directory: Path) -> set[str]:
@@ -125,14 +146,15 @@ def locked(directory: Path) -> Iterator[None]:
     """Keep other writers, threads or processes, out of a directory; the system undoes it at exit.
 
     Without it one writer could remove, as left over, the members another is about to name in its
-    manifest. Windows has no such lock on a directory.
+    manifest. Windows and some network disks have no such lock; there writers must take turns.
     """
     if sys.platform == "win32":
         yield
         return
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

@@ -24,6 +24,8 @@ from acqh.cli._options import (
 from acqh.cli._output import count, print_result, print_skipped, reporting, voice
 from acqh.errors import InvalidInputError
 
+# A change waits so long for another one: retraining takes minutes.
+_PATIENCE_SECONDS = 3_600.0
 # Options that are not called as the settings of Python are.
 _RENAMED = {"random_state": "--seed", "n_codebooks": "--bytes"}
 # Options that go with --relearn.
@@ -84,6 +86,7 @@ def build(
     """
     from acqh.collection import Collection
     from acqh.collection.build.sources import kind_of
+    from acqh.collection.disk.generations import is_vacant
 
     if not source.exists():
         near = get_close_matches(source.name, [it.name for it in source.parent.glob("*")], n=1)
@@ -94,13 +97,13 @@ def build(
             raise BadParameter(
                 f"--relearn keeps the settings of the collection; remove {', '.join(ignored)}"
             )
-        with reporting() as progress, Collection.open(source) as old:
+        with reporting() as progress, Collection.open(source, timeout=_PATIENCE_SECONDS) as old:
             collection = old.relearn(progress=progress)
         with collection:
             _print_built(source, collection.stats(), collection.skipped)
         return
     out = out or _beside(source)
-    if out.exists() and not overwrite:
+    if not (overwrite or is_vacant(out)):
         can_sync = kind_of(source) == "images"
         follow = f"acqh sync {source} {out} takes in what is new, " if can_sync else ""
         raise InvalidInputError(
@@ -205,7 +208,7 @@ def add(
     items: Any = Item(image, text, label or (), identifier, origin="the item")
     if manifest is not None:
         items = open_source(manifest, label_separator=label_separator)
-    with Collection.open(path) as collection, reporting() as progress:
+    with Collection.open(path, timeout=_PATIENCE_SECONDS) as collection, reporting() as progress:
         change = collection.upsert if replace else collection.add
         report = change(items, strict=strict, max_pixels=max_pixels, progress=progress)
         _print_changed(path, report, len(collection), "{} added, {:,} in all")
@@ -226,7 +229,7 @@ def label(
     """
     from acqh.collection import Collection
 
-    with Collection.open(path) as collection, reporting() as progress:
+    with Collection.open(path, timeout=_PATIENCE_SECONDS) as collection, reporting() as progress:
         report = collection.label(table, label_separator=label_separator, progress=progress)
         _print_changed(path, report, len(collection), "{} labelled, {:,} in all")
 
@@ -246,7 +249,7 @@ def remove(
     """Remove items by id or by file; if one is unknown, none."""
     from acqh.collection import Collection
 
-    with Collection.open(path) as collection:
+    with Collection.open(path, timeout=_PATIENCE_SECONDS) as collection:
         n_removed = collection.remove([find_id(collection, item) for item in items])
         n_items = len(collection)
     facts = {"n_removed": n_removed, "n_items": n_items}
@@ -270,12 +273,13 @@ def sync(
     """
     from acqh.collection import Collection, SyncReport
     from acqh.collection.build.folder import folder_items
+    from acqh.collection.disk.generations import is_vacant
 
     n_items, drift = 0, None
     with reporting() as progress:
         given: dict[str, Any] = {"max_pixels": max_pixels, "progress": progress}
-        if path.exists():
-            with Collection.open(path) as collection:
+        if not is_vacant(path):
+            with Collection.open(path, timeout=_PATIENCE_SECONDS) as collection:
                 changes: dict[str, Any] = {"delete": delete, "dry_run": dry_run, "forget": forget}
                 report = collection.sync(folder, **changes, **given)
                 n_items, drift = len(collection), collection.drift
@@ -337,9 +341,9 @@ def verify(
 ) -> None:
     """Check every byte of what acqh has written."""
     if clean:
-        from acqh.collection.disk.folder import remove_leftovers
+        from acqh.collection.disk.generations import remove_unused
 
-        n_bytes = remove_leftovers(path)
+        n_bytes = remove_unused(path)
         voice.note(f"{path}: {n_bytes:,} bytes of killed builds removed")
     report, facts = _check(path)
     lines = (f"{path}: {said}" for said in report.problems or (f"whole. {facts}",))

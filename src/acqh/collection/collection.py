@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from acqh._core.arrays import Floats, check_positive_int
 from acqh._core.runtime import Progress, RandomState, say_nothing
-from acqh.collection.disk.folder import replacing, site_key_of, size_on_disk, undisturbed
-from acqh.collection.disk.opened import Opened, open_folder
+from acqh.collection.disk.facts import site_key_of
+from acqh.collection.disk.generations import new_generation, size_on_disk
+from acqh.collection.disk.opened import Current, Opened
 from acqh.collection.search.query import FeatureRow, Where, browse, search
 from acqh.collection.store import items as stored
 from acqh.collection.store.file import WRITE_TIMEOUT_SECONDS, Store, read_change
@@ -62,9 +63,9 @@ class Collection:
     >>> folder.cleanup()
     """
 
-    def __init__(self, opened: Opened) -> None:
-        self.opened = opened  # its parts, for other rooms
-        self._counts: stored.Counts | None = None
+    def __init__(self, current: Current) -> None:
+        self._current = current
+        self._counts: tuple[str, stored.Counts] | None = None
 
     @classmethod
     def build(
@@ -149,7 +150,7 @@ class Collection:
             max_pixels=max_pixels,
         )
         target = Path(path)
-        with replacing(target, overwrite=overwrite) as folder:
+        with new_generation(target, overwrite=overwrite) as folder:
             say = progress or say_nothing
             key = site_key_of(target)
             skipped = build_into(folder, target.stem, source, settings, say, site_key=key)
@@ -160,9 +161,10 @@ class Collection:
     def relearn(self, *, progress: Progress | None = None) -> Self:
         """Learn again from all items that there are by now, and code them anew.
 
-        The collection takes its own place in one step when all is done: it answers meanwhile, and
-        nobody can change it. Images are described again, from the files of the folders that are
-        followed, and else from the thumbnails; ids, texts, labels, columns and thumbnails stay.
+        The new generation takes the place of the old one in one step when all is done. Until then
+        the old one answers, and changes wait; then they go on in the new one. Images are described
+        again, from the files of the folders that are followed, and else from the thumbnails; ids,
+        texts, labels, columns and thumbnails stay.
 
         Parameters
         ----------
@@ -172,7 +174,8 @@ class Collection:
         Returns
         -------
         Collection
-            The new one, open; this one can still be read.
+            The new one, open. This one answers from the old generation until something is changed
+            through it.
 
         Raises
         ------
@@ -183,24 +186,25 @@ class Collection:
         """
         from acqh.collection.build.build import build_into, kept_items
 
-        facts = self.opened.facts
-        if not facts.encoders:
-            raise CollectionError(
-                f"{self.path} was built from features, which it does not keep; build it again from "
-                "all of them, with overwrite=True (--overwrite)"
-            )
-        with replacing(self.path, overwrite=True, hold=True) as folder:
-            self._store.check_in_place()
-            items, say = kept_items(self._store), progress or say_nothing
-            skipped = build_into(
-                folder,
-                facts.name,
-                items,
-                facts.settings,
-                say,
-                site_key=facts.site_key,
-                old=self.opened,
-            )
+        say = progress or say_nothing
+
+        def retrain(old: Opened) -> list[tuple[str, str]]:
+            facts, build = old.facts, old.lease.pointer.build
+            if not facts.encoders:
+                raise CollectionError(
+                    f"{self.path} was built from features, which it does not keep; build it again "
+                    "from all of them, with overwrite=True (--overwrite)"
+                )
+            with (
+                old.store.holding(),
+                new_generation(self.path, overwrite=True, build=build) as folder,
+            ):
+                key, items = facts.site_key, kept_items(old.store)
+                return build_into(
+                    folder, facts.name, items, facts.settings, say, site_key=key, old=old
+                )
+
+        skipped = self._current.change(retrain)
         collection = self.open(self.path)
         collection.skipped = tuple(skipped)
         return collection
@@ -244,20 +248,14 @@ class Collection:
         folder = Path(path)
         if verify and (problems := _report_on(folder).problems):
             raise CorruptBundleError("; ".join(problems))
-        return undisturbed(
-            folder, lambda: cls(open_folder(folder, timeout, text_encoder == "table")), cls.close
-        )
+        return cls(Current(folder, timeout, text_encoder == "table"))
 
     # What the build left out and why, as (what, why); empty in a collection that was opened.
     skipped: tuple[tuple[str, str], ...] = ()
 
     def close(self) -> None:
         """Save the index and close all files; safe to call twice."""
-        if not self._store.closed:
-            try:
-                self.opened.index.save()
-            finally:
-                self._store.close()
+        self.opened.close()
 
     def __enter__(self) -> Self:
         return self
@@ -286,6 +284,11 @@ class Collection:
     def __contains__(self, identifier: object) -> bool:
         with self._store.reading() as connection:
             return isinstance(identifier, str) and bool(stored.find_number(connection, identifier))
+
+    @property
+    def opened(self) -> Opened:
+        """Its parts, for other subpackages."""
+        return self._current.opened
 
     @property
     def _store(self) -> Store:
@@ -508,7 +511,7 @@ class Collection:
 
         say = progress or say_nothing
         with image_limit(max_pixels):
-            return add_items(self.opened, items, say, strict=strict, replacing=replacing)
+            return add_items(self._current, items, say, strict=strict, replacing=replacing)
 
     def label(
         self,
@@ -565,7 +568,7 @@ class Collection:
         if isinstance(items, str | PathLike):
             items = read_labels(Path(items), label_separator)
         given = [items] if isinstance(items, Item) else items
-        return label_items(self.opened, given, progress or say_nothing, keep=True)
+        return label_items(self._current, given, progress or say_nothing, keep=True)
 
     def remove(self, ids: str | Iterable[str]) -> int:
         """Remove items, in one transaction.
@@ -582,7 +585,8 @@ class Collection:
         ReplacedError
             The collection was rebuilt, moved or removed since it was opened.
         """
-        return stored.remove_items(self._store, [ids] if isinstance(ids, str) else ids)
+        removed = [ids] if isinstance(ids, str) else list(ids)
+        return self._current.change(lambda opened: stored.remove_items(opened.store, removed))
 
     def sync(
         self,
@@ -665,7 +669,7 @@ class Collection:
 
         say = progress or say_nothing
         with image_limit(max_pixels):
-            return sync(self.opened, folder, say, delete=delete, dry_run=dry_run, forget=forget)
+            return sync(self._current, folder, say, delete=delete, dry_run=dry_run, forget=forget)
 
     def duplicates(self, *, progress: Progress | None = None) -> list[DuplicateGroup]:
         """Return groups of items whose images are the same, in three tiers; nothing is changed.
@@ -752,10 +756,12 @@ class Collection:
 
     def _counted(self) -> stored.Counts:
         """Return how many items there are of what; counted once after each change."""
-        with self._store.reading() as connection:
-            if self._counts is None or self._counts.change != read_change(connection):
-                self._counts = stored.count_all(connection)
-            return self._counts
+        opened, known = self.opened, self._counts
+        with opened.store.reading() as connection:
+            change = read_change(connection)
+            if known is None or (known[0], known[1].change) != (opened.facts.generation, change):
+                self._counts = known = opened.facts.generation, stored.count_all(connection)
+            return known[1]
 
     def stats(self) -> CollectionStats:
         """Return facts about the collection."""
@@ -767,7 +773,7 @@ class Collection:
             n_thumbnails=counts.n_thumbnails,
             bytes_per_item=self.bytes_per_item,
             code_bytes=self.opened.coder.code_bytes,
-            size_on_disk=size_on_disk(self.path) if self._store.in_place() else 0,
+            size_on_disk=size_on_disk(self.path),
             encoders={view: repr(each) for view, each in facts.encoders.items()},
             method=model.info.title,
             n_components=model.n_components,
@@ -791,7 +797,7 @@ class Collection:
         ReplacedError
             Another collection has its path by now.
         """
-        self._store.check_in_place()
+        self._current.change(lambda opened: opened.store.check_current())
         return _report_on(self.path)
 
 

@@ -5,15 +5,16 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from acqh._core.imports import require
 from acqh.collection import Collection
-from acqh.collection.disk.folder import generation_of
+from acqh.collection.disk.generations import generation_of
 from acqh.errors import AcqhError, CollectionError, EncoderError, ReplacedError
+from acqh.io.manifest import MANIFEST_NAME
 from acqh.serve.connections import room_for_connections
 from acqh.serve.metrics import Metrics
 from acqh.serve.schemas import ProblemError
@@ -28,8 +29,6 @@ Lane = Literal["quick", "image", "map"]
 _MAP_REQUESTS = 4
 # How often a change is tried on a collection that takes the place of another.
 _MAX_RELOADS = 3
-# Device and number of the collection's file, and when it last changed.
-_Stamp = tuple[int, int, int]
 
 
 class Workers:
@@ -120,10 +119,9 @@ class _Served:
 class Live:
     """The collection being served.
 
-    A collection that is built again has another SQLite file in its folder. That is noticed by a
-    look at the file's number, which stays taken for as long as the old file is open. The new
-    collection is opened beside the old one and answers a query of each kind, then takes its place;
-    the old one is closed when all that has begun with it has ended.
+    A collection that is rebuilt or retrained has another manifest. The generation that it names is
+    opened beside the old one and answers a query of each kind, then takes its place; the old one is
+    closed when all that has begun with it has ended.
 
     `problem`: what is wrong with the collection on disk, if it is not the one being served.
     """
@@ -136,9 +134,9 @@ class Live:
         self._metrics = metrics
         self._reloading = threading.Lock()
         self._wake: asyncio.Event | None = None
-        self._failed: _Stamp | None = None
+        self._failed: bytes | None = None  # manifest of a collection that could not be opened
         generation_of(self._path)  # raises an error that says what is wrong, where there is none
-        self._stamp = _stamp(self._path)
+        self._manifest = _read_manifest(self._path)
         self._served = _Served(self._open())
         if settings.write_token_file is not None and self.collection.opened.store.read_only:
             raise CollectionError(
@@ -212,12 +210,10 @@ class Live:
     def refresh(self) -> bool:
         """Reload if the collection was built again; return whether another one is served now."""
         try:
-            stamp = _stamp(self._path)
+            manifest = _read_manifest(self._path)
         except OSError:
-            return False  # between two renames, or gone: what is open can still be served
-        if stamp[:2] == self._stamp[:2] or stamp == self._failed:
-            return False
-        return self.reload()
+            return False  # it is gone: what is open can still be served
+        return manifest not in (self._manifest, self._failed) and self.reload()
 
     def reload(self) -> bool:
         """Open what is on disk, and serve it if it can answer queries.
@@ -227,15 +223,16 @@ class Live:
         that takes two minutes per million, and `acqh verify` does it in a process of its own.
         """
         with self._reloading:
-            stamp = None
+            manifest = None
             try:
                 # Before opening: if another one comes in between, the next look sees it.
-                stamp = _stamp(self._path)
+                manifest = _read_manifest(self._path)
                 fresh = self._open()
             except Exception as error:  # whatever damage does, the old one is still there
-                self._fail(error, stamp)
+                self._fail(error)
+                self._failed = manifest
                 return False
-            self._stamp = stamp
+            self._manifest = manifest
             old, self._served = self._served, _Served(fresh)
             self.problem = self._failed = None
             self._metrics.items.set(len(fresh))
@@ -245,16 +242,11 @@ class Live:
             old.leave()
             return True
 
-    def _fail(self, error: Exception, stamp: _Stamp | None) -> None:
+    def _fail(self, error: Exception) -> None:
         self.problem = "the collection on disk is damaged; the one before it is served; see the log"
         _LOG.error("%s is not reloaded: %s", self._path, error)
         self._metrics.reloads.labels("damaged").inc()
         self._metrics.reload_failed.set(1)
-        if stamp is not None:
-            self._failed = stamp
-            with suppress(OSError):  # the look at the file may itself have changed it
-                now = _stamp(self._path)
-                self._failed = now if now[:2] == stamp[:2] else stamp
 
     async def watch(self) -> None:
         """Look for ever whether the collection was built again."""
@@ -285,9 +277,8 @@ class Live:
             self._served.leave()
 
 
-def _stamp(path: Path) -> _Stamp:
-    found = (path / "items.sqlite").stat()
-    return found.st_dev, found.st_ino, found.st_ctime_ns
+def _read_manifest(path: Path) -> bytes:
+    return (path / MANIFEST_NAME).read_bytes()
 
 
 def check_ready(collection: Collection) -> tuple[str, int]:

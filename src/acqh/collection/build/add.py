@@ -1,15 +1,15 @@
 """Adding items to a collection that is there, and giving those it has texts and labels."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 
 from acqh._core.runtime import Progress
-from acqh.collection.build.build import left_in
+from acqh.collection.build.build import kept_image, left_in
 from acqh.collection.build.folder import Source
 from acqh.collection.build.sources import (
     Skipped,
@@ -19,7 +19,7 @@ from acqh.collection.build.sources import (
     prepared,
 )
 from acqh.collection.disk.model import CHUNK_ROWS, IMAGE_BATCH, Described, describe_items
-from acqh.collection.disk.opened import Opened
+from acqh.collection.disk.opened import Current, Opened
 from acqh.collection.store.file import Store
 from acqh.collection.store.follow import follows_file, ids_of_file, relabel
 from acqh.collection.store.items import find_item, insert_items, note_added
@@ -34,13 +34,13 @@ _IMAGE = "image"
 
 
 def add_items(
-    opened: Opened,
+    current: Current,
     items: Any,
     progress: Progress,
     *,
     strict: bool = False,
     replacing: bool = False,
-    put: Callable[[list[Item]], list[str | None]] | None = None,
+    put: Callable[[Store, list[Item]], list[str | None]] | None = None,
 ) -> AddReport:
     """Code items and store them, all or nothing or in batches; see `Collection.add`.
 
@@ -52,24 +52,34 @@ def add_items(
     items = open_source([items] if isinstance(items, Item) else items)
     total = len(items) if isinstance(items, MultiViewData) else items.n_items
     if replacing and isinstance(items, Source):
-        items = Source(_but_captions(opened.store, items.items, captions), total)
+        items = Source(_but_captions(current.opened.store, items.items, captions), total)
     added: list[Drift] = []
-    parts = _coded_parts(opened, items, skipped, strict, added)
+    parts = _coded_parts(current, items, skipped, strict, added)
     if strict:
         # No item is stored before the last one is known to be good.
-        parts = iter([[item for part in parts for item in part]])
-    for part in parts:
-        if put is None:
-            stored = insert_items(opened.store, part, replacing=replacing, strict=strict)
-            left_in(part, stored, skipped)
-        else:
-            stored = put(part)
+        whole = list(parts)
+        models = {opened for opened, _ in whole}
+        one = models.pop() if len(models) == 1 else None
+        parts = iter([(one, [item for _, part in whole for item in part])])
+
+    def store(opened: Opened, part: list[Item], coded_with: Opened | None) -> list[str | None]:
+        if opened is not coded_with:  # it was retrained since
+            part = _coded_again(opened, part, skipped, strict)
+        if put is not None:
+            return put(opened.store, part)
+        stored = insert_items(opened.store, part, replacing=replacing, strict=strict)
+        left_in(part, stored, skipped)
+        return stored
+
+    for coded_with, part in parts:
+        stored = current.change(partial(store, part=part, coded_with=coded_with))
         ids += [identifier for identifier in stored if identifier is not None]
         progress(len(ids) + len(skipped), total, "adding items")
     if ids:
-        note_added(opened.store, reduce(Drift.plus, added))
+        drift = reduce(Drift.plus, added)
+        current.change(lambda opened: note_added(opened.store, drift))
     if captions:
-        given = label_items(opened, captions, progress, keep=False)
+        given = label_items(current, captions, progress, keep=False)
         ids, skipped = [*ids, *given.ids], [*skipped, *given.skipped]
     return AddReport(tuple(ids), tuple(skipped))
 
@@ -88,28 +98,46 @@ def _but_captions(store: Store, items: Iterator[Item], captions: list[Item]) -> 
 
 
 def _coded_parts(
-    opened: Opened,
+    current: Current,
     items: MultiViewData | Source,
     skipped: Skipped,
     strict: bool,
     added: list[Drift],
-) -> Iterator[list[Item]]:
-    """Yield items, some at a time, with their codes; note in `added` how well these fit."""
+) -> Iterator[tuple[Opened | None, list[Item]]]:
+    """Yield items, some at a time, with their codes, and what coded them.
+
+    Notes in `added` how well the codes fit.
+    """
     if isinstance(items, MultiViewData):
         for part in items.chunks(CHUNK_ROWS):
-            described: Described = np.arange(len(part)), part
-            yield _coded(opened, data_items(part), described, skipped, strict, added)
+            opened, described = current.opened, (np.arange(len(part)), part)
+            yield opened, _coded(opened, data_items(part), described, skipped, strict, added)
         return
-    if not opened.facts.encoders:
+    if not current.opened.facts.encoders:
         raise CollectionError(
             "this collection was built from features, so it has no encoders for images and "
             "texts; add MultiViewData with features of the same kind"
         )
     usable = prepared(items.items, skipped, strict=strict)
     for batch in batches(usable, IMAGE_BATCH):
-        images, texts = zip(*((item.image, item.text) for item in batch), strict=True)
-        described = describe_items(opened.facts.encoders, images, texts)
-        yield _coded(opened, batch, described, skipped, strict, added)
+        opened = current.opened
+        yield opened, _coded(opened, batch, _described(opened, batch), skipped, strict, added)
+
+
+def _described(opened: Opened, items: Sequence[Item]) -> Described:
+    images, texts = zip(*((item.image, item.text) for item in items), strict=True)
+    return describe_items(opened.facts.encoders, images, texts)
+
+
+def _coded_again(
+    opened: Opened, items: Iterable[Item], skipped: Skipped, strict: bool
+) -> list[Item]:
+    """Code items by another model, from what is kept of their images."""
+    coded: list[Item] = []
+    for batch in batches(items, IMAGE_BATCH):
+        seen = [replace(item, image=kept_image(item, item.thumbnail)) for item in batch]
+        coded += _coded(opened, seen, _described(opened, seen), skipped, strict, [])
+    return coded
 
 
 def _coded(
@@ -135,30 +163,39 @@ def _coded(
 
 
 def label_items(
-    opened: Opened, items: Iterable[Item], progress: Progress, *, keep: bool
+    current: Current, items: Iterable[Item], progress: Progress, *, keep: bool
 ) -> AddReport:
     """Give items texts, labels and columns; `keep`: what is not given stays as it is."""
     skipped: Skipped = []
     ids: list[str] = []
     for batch in batches(items, CHUNK_ROWS):
-        with opened.store.reading() as connection:
+        with current.opened.store.reading() as connection:
             given = _by_id(connection, batch, skipped)
         while given:  # what somebody else changes meanwhile is read and coded once more
-            read = {}
-            with opened.store.reading() as connection:
-                for identifier, item in given.items():
-                    try:
-                        read[identifier] = find_item(connection, identifier)
-                    except MissingItemError as error:
-                        skipped.append((item.name, str(error)))
-            wanted = {id_: _with(old, given[id_], keep) for id_, (_, old) in read.items()}
-            new = [(*read[id_], item) for id_, item in wanted.items() if item != read[id_][1]]
-            done = relabel(opened.store, _recoded(opened, new)) if new else []
-            late = {item.id for (*_, item), well in zip(new, done, strict=True) if not well}
-            ids += [identifier for identifier in wanted if identifier not in late]
+            done, missing, late = current.change(partial(_label, given=given, keep=keep))
+            ids += done
+            skipped += missing
             given = {identifier: given[identifier] for identifier in late}
         progress(len(ids) + len(skipped), None, "labelling items")
     return AddReport(tuple(ids), tuple(skipped))
+
+
+def _label(
+    opened: Opened, given: Mapping[str, Item], keep: bool
+) -> tuple[list[str], Skipped, set[str]]:
+    """Label items; return ids of those that were, what is missing, and ids of those changed."""
+    read, missing = {}, []
+    with opened.store.reading() as connection:
+        for identifier, item in given.items():
+            try:
+                read[identifier] = find_item(connection, identifier)
+            except MissingItemError as error:
+                missing.append((item.name, str(error)))
+    wanted = {id_: _with(old, given[id_], keep) for id_, (_, old) in read.items()}
+    new = [(*read[id_], item) for id_, item in wanted.items() if item != read[id_][1]]
+    done = relabel(opened.store, _recoded(opened, new)) if new else []
+    late = {str(item.id) for (*_, item), well in zip(new, done, strict=True) if not well}
+    return [identifier for identifier in wanted if identifier not in late], missing, late
 
 
 def _by_id(

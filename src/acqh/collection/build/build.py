@@ -1,6 +1,5 @@
 """Building a collection: items into the store, features beside it, a model, a code for each."""
 
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -24,16 +23,8 @@ from acqh.collection.build.sources import (
     open_source,
     prepared,
 )
-from acqh.collection.disk.folder import (
-    INDEX,
-    ITEMS,
-    MODEL,
-    Facts,
-    Learnt,
-    read_facts,
-    start_folder,
-    write_facts,
-)
+from acqh.collection.disk.facts import INDEX, MODEL, Facts, Learnt, read_facts, write_facts
+from acqh.collection.disk.generations import ITEMS
 from acqh.collection.disk.model import (
     CHUNK_ROWS,
     IMAGE_BATCH,
@@ -82,22 +73,22 @@ def build_into(
     site_key: str,
     old: Opened | None = None,
 ) -> Skipped:
-    """Make a collection of that name in an empty folder; return what was left out, and why.
+    """Make a generation of a collection in its empty folder; return what was left out, and why.
 
-    `old`: a collection whose items these are; its encoders, thumbnails and what it remembers of
+    `old`: a generation whose items these are; its encoders, thumbnails and what it remembers of
     items that went are taken over.
     """
-    start_folder(folder)
-    generation = secrets.token_hex(8)
-    create_store(folder / ITEMS, generation)
+    create_store(folder / ITEMS, folder.name)
     store = open_store(folder / ITEMS, durable=False)
     try:
         with (
-            TemporaryDirectory(dir=folder, prefix="staging-") as staging,
+            TemporaryDirectory(
+                dir=folder, prefix="staging-", ignore_cleanup_errors=True
+            ) as staging,
             image_limit(settings.max_pixels),
         ):
             # Encoders of its own, since some learn.
-            known: Encoders = {} if old is None else read_facts(old.path).encoders
+            known: Encoders = {} if old is None else read_facts(old.lease.folder).encoders
             model, learnt, skipped = _fill(store, Path(staging), source, settings, known, progress)
         if old is not None:
             carry_over(old.store, store)
@@ -108,7 +99,7 @@ def build_into(
         facts = Facts(
             **vars(learnt),
             name=name,
-            generation=generation,
+            generation=folder.name,
             site_key=site_key,
             n_skipped=len(skipped),
             version=__version__,
@@ -154,15 +145,16 @@ def _fill(
 
 
 def kept_items(store: Store) -> Iterator[Item]:
-    """Yield all items with their images: the files that they follow, or else the thumbnails."""
+    """Yield all items with their images."""
     with store.reading() as connection:
         for page in read_pages(connection, IMAGE_BATCH):
             for item in page:
                 picture = read_thumbnail(connection, item.id) if item.has_thumbnail else None
-                yield replace(item, image=_image_of(item, picture))
+                yield replace(item, image=kept_image(item, picture))
 
 
-def _image_of(item: Item, thumbnail: bytes | None) -> Any:
+def kept_image(item: Item, thumbnail: bytes | None) -> Any:
+    """Return the image of an item that was stored: of the file it tracks, or else its thumbnail."""
     if thumbnail is not None and item.folder:
         with suppress(AcqhError, OSError):
             return working_image(Path(item.folder, item.columns[FILE]))

@@ -181,8 +181,9 @@ def list_images(folder: str | PathLike[str], followed: Iterable[str] = ()) -> Li
             f"the folder {root} has a manifest, which says what its items are; build from it with "
             "acqh build, take in new ones with acqh add, and texts and labels with acqh label"
         )
-    root = root.resolve()
-    around = [Path(each) for each in followed if root.is_relative_to(each)]
+    tracked = sorted(map(Path, followed))
+    root = _as_tracked(root.resolve(), tracked)
+    around = [each for each in tracked if root.is_relative_to(each)]
     base = max(around, key=lambda each: len(each.parts), default=root)
     listing = Listing(root, base)
 
@@ -202,6 +203,23 @@ def list_images(folder: str | PathLike[str], followed: Iterable[str] = ()) -> Li
         for name in [*images, *folders]:
             _look_at(Path(place, name), listing)
     return listing
+
+
+def _as_tracked(root: Path, tracked: list[Path]) -> Path:
+    """Return a folder as tracked ones around or inside it spell it: case need not count."""
+    for around in (root, *root.parents):
+        for folder in tracked:
+            if _is_same(folder, around):
+                return folder / root.relative_to(around)
+    inside = (around for folder in tracked for around in folder.parents)
+    return next((around for around in inside if _is_same(around, root)), root)
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one == other or one.samefile(other)
+    except OSError:
+        return os.path.normcase(one) == os.path.normcase(other)
 
 
 def _look_at(path: Path, listing: Listing) -> None:

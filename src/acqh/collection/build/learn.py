@@ -11,7 +11,7 @@ from sklearn.preprocessing import Normalizer
 from acqh._core.arrays import Bools
 from acqh._core.runtime import Progress, say_nothing
 from acqh.collection.build.general import general_statistics
-from acqh.collection.disk.folder import Learnt
+from acqh.collection.disk.facts import Learnt
 from acqh.collection.disk.model import BARE, CAPTION, CHUNK_ROWS, Encoders, fit_general_model
 from acqh.collection.types import BuildSettings
 from acqh.data import MultiViewData

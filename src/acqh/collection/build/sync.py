@@ -9,7 +9,7 @@ from acqh._core.runtime import Progress
 from acqh.collection.build.add import add_items, label_items
 from acqh.collection.build.folder import ImageFile, Listing, Source, list_images
 from acqh.collection.build.sources import Skipped
-from acqh.collection.disk.opened import Opened
+from acqh.collection.disk.opened import Current
 from acqh.collection.store import follow
 from acqh.collection.store.file import Store
 from acqh.collection.store.items import find_number
@@ -27,7 +27,7 @@ _N_NAMED = 5
 
 
 def sync(
-    opened: Opened,
+    current: Current,
     folder: str | PathLike[str],
     say: Progress,
     *,
@@ -36,16 +36,16 @@ def sync(
     forget: bool,
 ) -> SyncReport:
     """Take in what has changed in a folder of images; see `Collection.sync`."""
-    items = follow.followed_items(opened.store)
+    items = follow.followed_items(current.opened.store)
     listing = list_images(folder, {item.folder for item in items})
     plan = _compare(items, listing, say)
     if dry_run:
-        return plan.report(opened.store)
+        return plan.report(current.opened.store)
     if not delete:
         plan.check(listing)
-    report = _carry_out(plan, opened, say)
+    report = _carry_out(plan, current, say)
     if forget:
-        follow.forget_removed(opened.store)
+        current.change(lambda opened: follow.forget_removed(opened.store))
     return report
 
 
@@ -204,7 +204,7 @@ def _digests(files: list[ImageFile], listing: Listing, say: Progress) -> dict[st
     return found
 
 
-def _carry_out(plan: _Plan, opened: Opened, say: Progress) -> SyncReport:
+def _carry_out(plan: _Plan, current: Current, say: Progress) -> SyncReport:
     # Moves first: an item that has its new name in time is not taken for a new one by a next run.
     moves = [(item, file, file.columns(item.digest)) for item, file in plan.renamed]
     moves += [
@@ -214,13 +214,15 @@ def _carry_out(plan: _Plan, opened: Opened, say: Progress) -> SyncReport:
     ]
     if moves:
         placed = [(item, str(file.folder), file.name, columns) for item, file, columns in moves]
-        follow.move_items(opened.store, placed)
-    deleted = follow.remove_followed(opened.store, plan.deleted) if plan.deleted else []
+        current.change(lambda opened: follow.move_items(opened.store, placed))
+    deleted: list[str] = []
+    if plan.deleted:
+        deleted = current.change(lambda opened: follow.remove_followed(opened.store, plan.deleted))
     if deleted:  # as where an image was moved to another folder, which was looked at first
-        label_items(opened, follow.heirs(opened.store, plan.deleted), say, keep=True)
+        label_items(current, follow.heirs(current.opened.store, plan.deleted), say, keep=True)
     files = [_ToRead(file, digest, item.id) for item, file, digest in plan.changed]
     files += [_ToRead(*new, new[0].usual_id) for new in plan.new]
-    ids, unreadable, n_done = _read(files, opened, say)
+    ids, unreadable, n_done = _read(files, current, say)
     changed = {item.id for item, _, _ in plan.changed}
     return SyncReport(
         new=tuple(each for each in ids if each not in changed),
@@ -241,16 +243,16 @@ class _ToRead:
     id: str
 
 
-def _read(files: list[_ToRead], opened: Opened, say: Progress) -> tuple[list[str], Skipped, int]:
+def _read(files: list[_ToRead], current: Current, say: Progress) -> tuple[list[str], Skipped, int]:
     """Describe and store files; return ids, what was unreadable, and how many others stored."""
     ids: list[str] = []
     unreadable: Skipped = []
     total, n_done = len(files), 0
     for n_rounds in range(_ROUNDS):
-        writer = follow.FileWriter(opened.store, last=n_rounds + 1 == _ROUNDS)
+        writer = follow.FileWriter(last=n_rounds + 1 == _ROUNDS)
         said = _after(len(ids) + len(unreadable), total, say)
-        source = Source(_items_to_read(files, opened.store))
-        added = add_items(opened, source, said, put=writer.put)
+        source = Source(_items_to_read(files, current.opened.store))
+        added = add_items(current, source, said, put=writer.put)
         ids += added.ids
         unreadable += added.skipped
         n_done += len(writer.done)

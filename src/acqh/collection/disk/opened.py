@@ -6,24 +6,32 @@ import math
 import shutil
 import sqlite3
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints
-from acqh.collection.disk.folder import INDEX, ITEMS, MODEL, Facts, check_parts, read_facts
+from acqh.collection.disk.facts import INDEX, MODEL, Facts, check_parts, read_facts
+from acqh.collection.disk.generations import (
+    ITEMS,
+    Lease,
+    read_pointer,
+    remove_unused,
+    use_current,
+)
 from acqh.collection.disk.model import Coder, describe, phrase
 from acqh.collection.store.file import Store, checksum, open_store, read_change, read_text
 from acqh.collection.store.items import changes_since, codes_of, has_more_than, is_forgotten
 from acqh.collection.store.vocabulary import VocabularyCache
 from acqh.encoders.general.model import GeneralMap
 from acqh.encoders.minilm import MiniLM, QueryTable
-from acqh.errors import AcqhError, CollectionError, CorruptBundleError
+from acqh.errors import AcqhError, CollectionError, CorruptBundleError, ReplacedError
 
 if TYPE_CHECKING:
     from acqh.index import CodeIndex
@@ -46,6 +54,10 @@ _CHANCE = 0.05
 _LEAST_PART = 0.1
 # Items by which levels are measured.
 _MAX_ITEMS = 2_048
+# How often one change is tried on collections that are retrained meanwhile.
+_MAX_RETRAININGS = 16
+
+T = TypeVar("T")
 
 
 class Levels(NamedTuple):
@@ -134,6 +146,7 @@ class IndexCache:
         self._index: CodeIndex | None = None
         self.levels: Levels  # above which scores stand out; known once the index was asked for
         self._change = self._saved = 0
+        self._levels_change = -1  # of the levels that are stored
 
     @property
     def bytes_per_item(self) -> float:
@@ -173,30 +186,19 @@ class IndexCache:
         levels = None if is_first else self.levels
         if is_first:
             levels = Levels.read(read_text(connection, LEVELS), self.codebooks.shape[2])
+            self._levels_change = -1 if levels is None else levels.change
         if levels is None or abs(self._change - levels.change) > _CHANGED_PART * len(index):
             levels = measure_levels(index, self._unrelated, self._change)
-            self._store_levels(levels)
         self.levels = levels
 
-    def _store_levels(self, levels: Levels) -> None:
-        """Store levels unless somebody is changing the collection; they can be measured again."""
-        # Of a file that was replaced there are no more connections than those in use.
-        if self._store.read_only or not self._store.in_place():
-            return
-        try:
-            with self._store.holding(timeout=0) as connection:
-                self._store.check_in_place()
-                connection.execute(
-                    "INSERT OR REPLACE INTO facts VALUES (?, ?)", (LEVELS, levels.stored())
-                )
-                connection.execute("COMMIT")
-        except (CollectionError, OSError) as error:
-            _log.info("what stands out of %s is not stored: %s", self._path.parent, error)
-
     def save(self) -> None:
-        """Save the index unless it is saved already, or cannot be; it is only a cache."""
+        """Save levels and index unless that was done, or cannot be; they can be made again."""
+        if self._index is None or self._store.read_only:
+            return
+        if self.levels.change != self._levels_change:
+            self._keep(self._store_levels, "levels")
         with self._store.reading() as connection:
-            if self._store.read_only or not has_more_than(connection, MAX_FEW):
+            if not has_more_than(connection, MAX_FEW):
                 return
             index = self.at(connection)
         self._save(index)
@@ -205,20 +207,26 @@ class IndexCache:
         if self._change == self._saved or self._store.read_only:
             return
         with self._lock:
-            try:
-                # Nobody waits for a cache, and nobody may replace the folder while it is written.
-                with self._store.holding(timeout=0):
-                    self._store.check_in_place()
-                    self._write(index)
-            except CollectionError as error:
-                _log.info("%s is not saved: %s", self._path, error)
-                return
-            except OSError as error:
-                _log.warning(
-                    "could not save %s, which costs time on opening: %s", self._path, error
-                )
-                return
-            self._saved = self._change
+            self._keep(lambda _: self._write(index), "index")
+
+    def _keep(self, write: Callable[[sqlite3.Connection], None], what: str) -> None:
+        """Write unless somebody changes or replaced the collection: nobody waits for a cache."""
+        try:
+            with self._store.holding(timeout=0) as connection:
+                write(connection)
+        except CollectionError as error:
+            _log.info("the %s of %s is not saved: %s", what, self._path.parent, error)
+        except OSError as error:
+            _log.warning(
+                "could not save the %s of %s, which costs time on opening: %s",
+                what, self._path.parent, error,
+            )  # fmt: skip
+
+    def _store_levels(self, connection: sqlite3.Connection) -> None:
+        row = LEVELS, self.levels.stored()
+        connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", row)
+        connection.execute("COMMIT")
+        self._levels_change = self.levels.change
 
     def _write(self, index: "CodeIndex") -> None:
         info = {"change": self._change, "generation": self._store.generation}
@@ -228,6 +236,7 @@ class IndexCache:
             # Damaged so that it cannot be told for an index; it bears our name in our folder.
             shutil.rmtree(self._path)
             index.save(self._path, info=info)
+        self._saved = self._change
 
     def _load(self, last: int) -> "tuple[CodeIndex, int]":
         """Return the saved index and the change it holds last; an empty one where none is."""
@@ -270,9 +279,9 @@ class IndexCache:
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """The parts of a collection that is open; any thread may use them."""
+    """The parts of a generation that is open; any thread may use them."""
 
-    path: Path
+    lease: Lease
     facts: Facts
     store: Store
     coder: Coder
@@ -281,6 +290,19 @@ class Opened:
     # What searches chose among, by what they were restricted to; the last to be used at the end.
     selections: OrderedDict[Any, Any] = field(default_factory=OrderedDict)
     vocabulary: VocabularyCache = field(default_factory=VocabularyCache)
+
+    @property
+    def path(self) -> Path:
+        """The folder of the collection."""
+        return self.lease.path
+
+    def close(self) -> None:
+        """Save the index and close all files; safe to call twice."""
+        if not self.store.closed:
+            try:
+                self.index.save()
+            finally:
+                _release(self.store, self.lease)
 
     def vector_of(self, view: str, raw: Any) -> Floats | None:
         """Return the vector of an image or a text, or None where nothing of it is known."""
@@ -291,7 +313,8 @@ class Opened:
     @cached_property
     def _vector_of_text(self) -> Callable[[str], Floats | None]:
         """Describes texts, but for those that were asked for not long ago."""
-        return lru_cache(_KEPT_TEXTS)(partial(self._described, "text"))
+        # No cycle: its files are closed as soon as nobody uses it.
+        return lru_cache(_KEPT_TEXTS)(partial(Opened._described, weakref.proxy(self), "text"))
 
     @cached_property
     def query_table(self) -> QueryTable:
@@ -320,17 +343,20 @@ class Opened:
         return self.coder.query(view, matrix) if present[0] else None
 
 
-def open_folder(folder: Path, timeout: float, by_table: bool = False) -> Opened:
-    """Open the parts of a collection; `timeout`: seconds that a writer waits for another one.
+def open_current(path: Path, timeout: float, by_table: bool = False) -> Opened:
+    """Open the current generation; `timeout`: seconds that a writer waits for another one.
 
     Raises FileNotFoundError: there is no collection. Raises CorruptBundleError: it is damaged.
     Raises CollectionError: the table of pieces is asked for, but cannot stand in.
     """
-    check_parts(folder)
-    facts = read_facts(folder)
-    store = open_store(folder / ITEMS, timeout=timeout)
+    lease = use_current(path)
+    store = None
     try:
-        if store.generation != facts.generation:
+        folder = lease.folder
+        check_parts(folder)
+        facts = read_facts(folder)
+        store = open_store(folder / ITEMS, timeout=timeout, check_current=lease.check_current)
+        if not store.generation == facts.generation == folder.name:
             raise CorruptBundleError(f"{store.path} belongs to another collection than {folder}")
         coder = Coder.open(folder / MODEL)
         if any(
@@ -340,10 +366,60 @@ def open_folder(folder: Path, timeout: float, by_table: bool = False) -> Opened:
         index = IndexCache(store, coder.maps.codebooks, folder / INDEX, facts.unrelated)
         with store.reading() as connection:
             index.at(connection)  # which says so at once where codes or changes are damaged
+        opened = Opened(lease, facts, store, coder, index, by_table)
+        if by_table:
+            opened.query_table  # noqa: B018 - says so at once where it cannot stand in
     except BaseException:
-        store.close()
+        if store is not None:
+            store.close()
+        lease.release()
         raise
-    opened = Opened(folder, facts, store, coder, index, by_table)
-    if by_table:
-        opened.query_table  # noqa: B018 - says so at once where it cannot stand in
     return opened
+
+
+class Current:
+    """The generation of a collection that is open, until a change finds that it was retrained.
+
+    `opened`: it. What has begun with a generation goes on with it.
+    """
+
+    def __init__(self, path: Path, timeout: float, by_table: bool) -> None:
+        self._how = timeout, by_table
+        self._switching = threading.Lock()
+        self.opened = open_current(path, *self._how)
+
+    def change(self, work: Callable[[Opened], T]) -> T:
+        """Return the result of work that changes items; repeat it if they were retrained meanwhile.
+
+        Raises ReplacedError: the collection was rebuilt, moved or removed.
+        """
+        for _ in range(_MAX_RETRAININGS):
+            opened = self.opened
+            try:
+                done = work(opened)
+            except ReplacedError as error:
+                self._follow(opened, error)
+            else:
+                remove_unused(opened.path)
+                return done
+        raise ReplacedError(f"{opened.path} is retrained again and again; try later")
+
+    def _follow(self, old: Opened, error: ReplacedError) -> None:
+        """Open the generation that took the place of another by retraining, or raise the error."""
+        with self._switching:
+            if self.opened is not old:
+                return
+            try:
+                build = read_pointer(old.path).build
+            except FileNotFoundError:
+                build = ""
+            if build != old.lease.pointer.build:
+                raise error
+            self.opened = open_current(old.path, *self._how)
+        # Other threads may still read it.
+        weakref.finalize(old, _release, old.store, old.lease)
+
+
+def _release(store: Store, lease: Lease) -> None:
+    store.close()
+    lease.release()

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from contextlib import closing
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from acqh.collection.disk import folder as disk
 from acqh.collection.disk import opened
+from acqh.collection.disk.facts import INDEX, MODEL, check_parts, read_facts
+from acqh.collection.disk.generations import ITEMS, others, size_on_disk, use_current
 from acqh.collection.store import items
 from acqh.collection.store.file import WORDS_SCHEMA, checksum, open_store, read_change, read_text
 from acqh.collection.store.vocabulary import VOCABULARY
@@ -38,56 +40,68 @@ def verify_collection(path: str | PathLike[str]) -> CollectionReport:
         There is no collection at the path.
     """
     folder = Path(path)
-    return disk.undisturbed(folder, lambda: _verified(folder))
-
-
-def _verified(folder: Path) -> CollectionReport:
     problems = list(verify_bundle(folder).problems)
+    if problems:
+        return CollectionReport(folder, 0, size_on_disk(folder), tuple(problems))
+    try:
+        lease = use_current(folder)
+    except AcqhError as error:
+        return CollectionReport(folder, 0, size_on_disk(folder), (str(error),))
+    try:
+        n_items, settings, notes = _verified(lease.folder, problems)
+    finally:
+        lease.release()
+    if rest := others(folder):
+        n_bytes = sum(map(size_on_disk, rest))
+        notes.append(
+            f"{len(rest)} other generations, {n_bytes:,} bytes, are in use or from killed builds; "
+            "acqh verify --clean removes those that nobody uses"
+        )
+    found = tuple(dict.fromkeys(problems)), tuple(notes)
+    return CollectionReport(folder, n_items, size_on_disk(folder), *found, settings)
+
+
+def _verified(folder: Path, problems: list[str]) -> tuple[int, dict[str, Any] | None, list[str]]:
+    """Check a generation and add what is wrong with it to the problems.
+
+    Gives how many items it has, how it was built, and what is not damage.
+    """
     notes: list[str] = []
     n_items = 0
-    generation = shape = settings = None
+    shape = settings = None
     try:
-        disk.check_parts(folder)
-        facts = disk.read_facts(folder)
-        generation = facts.generation
+        check_parts(folder)
+        facts = read_facts(folder)
         settings = facts.settings.stored()
-        shape = load_method(folder / disk.MODEL).codebooks_.shape
+        if facts.generation != folder.name:
+            problems.append(f"{folder} has the encoders of another collection")
+        shape = load_method(folder / MODEL).codebooks_.shape
     except (AcqhError, OSError) as error:
         problems.append(str(error))
+    file = folder / ITEMS
     try:
-        with closing(open_store(folder / disk.ITEMS)) as store, store.reading() as connection:
-            if generation is not None and store.generation != generation:
-                problems.append(f"{folder / disk.ITEMS} belongs to another collection")
+        with closing(open_store(file)) as store, store.reading() as connection:
+            if store.generation != folder.name:
+                problems.append(f"{file} belongs to another collection")
             n_items = items.count_items(connection)
-            problems += (
-                f"{folder / disk.ITEMS}: {each}" for each in check_store(connection, shape)
-            )
+            problems += (f"{file}: {each}" for each in check_store(connection, shape))
             notes += _check_index(folder, connection, problems)
     except (AcqhError, OSError) as error:
         problems.append(str(error))
-    if left := disk.leftovers(folder):
-        n_bytes = sum(map(disk.size_on_disk, left))
-        notes.append(
-            f"{len(left)} folders of killed builds lie beside it, {n_bytes:,} bytes; "
-            "acqh verify --clean removes them"
-        )
-    found = tuple(dict.fromkeys(problems)), tuple(notes)
-    return CollectionReport(folder, n_items, disk.size_on_disk(folder), *found, settings)
+    return n_items, settings, notes
 
 
 def _check_index(folder: Path, connection: sqlite3.Connection, problems: list[str]) -> list[str]:
     """Add what is wrong with the index to the problems; return what is not damage."""
     try:
-        index = CodeIndex.load(folder / disk.INDEX, verify=True)
+        index = CodeIndex.load(folder / INDEX, verify=True)
     except FileNotFoundError:
         is_missed = items.has_more_than(connection, opened.MAX_FEW)
         return ["there is no index; it is made when the collection is opened"] * is_missed
     change, width = index.info.get("change"), len(index.codebooks)
     held, all_numbers, all_codes, _ = items.changes_since(connection, 0, width)
     if not isinstance(change, int) or not 0 <= change <= held:
-        problems.append(
-            f"{folder / disk.INDEX} holds changes up to {change!r}, the items up to {held}"
-        )
+        problems.append(f"{folder / INDEX} holds changes up to {change!r}, the items up to {held}")
         return []
     behind = held - change
     if items.is_forgotten(change, held):
@@ -96,7 +110,7 @@ def _check_index(folder: Path, connection: sqlite3.Connection, problems: list[st
     index.add(codes, ids=numbers)
     index.remove(removed)
     if not (np.array_equal(index.ids, all_numbers) and np.array_equal(index.codes, all_codes)):
-        problems.append(f"{folder / disk.INDEX} does not hold the codes of the items; remove it")
+        problems.append(f"{folder / INDEX} does not hold the codes of the items; remove it")
     return [f"the index is {behind} changes behind and catches up on opening"] if behind else []
 
 

@@ -7,7 +7,7 @@ import sqlite3
 import stat
 import threading
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -119,56 +119,50 @@ def as_numbers(rows: Iterable[tuple[int]]) -> Ints:
 
 
 class Store:
-    """The SQLite file of a collection, and connections to it, which any thread may use.
+    """The SQLite file of a generation, and connections to it, which any thread may use.
 
     Readers see one state for as long as their transaction lasts, and wait for nobody; there is
     one writer at a time, and the others wait for it.
 
-    SQLite opens files by name, and a rebuild gives the name to another file. So every connection
-    is checked, once it has read, to be to the file of the first; when that has lost its name, the
-    connections that there are go round among the threads. Changes are refused from then on.
-
     `timeout`: seconds that a writer waits for another one. `durable`: whether a change waits until
-    it is on the disk. Raises CorruptBundleError: it is not a plain file, or not one of SQLite.
-    Raises ReplacedError: it was replaced while it was opened.
+    it is on the disk. `check_current`: raises ReplacedError if another generation is current; a
+    writer calls it with the write lock. Raises CorruptBundleError: it is not a plain file, or not
+    one of SQLite.
     """
 
-    def __init__(self, path: Path, *, timeout: float, durable: bool = True) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        timeout: float,
+        durable: bool = True,
+        check_current: Callable[[], None] = lambda: None,
+    ) -> None:
         self.path = path.absolute()
         self.generation = ""  # of the collection, once it was read
         self.timeout = timeout
+        self.check_current = check_current
         self._synchronous = "FULL" if durable else "OFF"
         # Without the right to write beside the file no log can be written to it.
         self.read_only = not (os.access(path.parent, os.W_OK) and os.access(path, os.W_OK))
-        self._turn = threading.Condition()
-        self._file = _plain_file(self.path)
-        self._states: dict[sqlite3.Connection, object] = {}
-        self._free: list[sqlite3.Connection] | None = []
-        self._give_back(self._take())
+        self._turn = threading.Lock()
+        self._free: list[tuple[sqlite3.Connection, object]] | None = []
+        if not path.is_symlink() and not path.exists():
+            raise CorruptBundleError(f"{path} is missing; restore it or build the collection again")
+        check_plain(path, Path(f"{path}-wal"), Path(f"{path}-shm"))
+        with self._lent():
+            pass
 
     @property
     def closed(self) -> bool:
         """Whether `close` has been called."""
         return self._free is None
 
-    def in_place(self) -> bool:
-        """Whether the file still has its name."""
-        return identity_of(self.path) == self._file
-
-    def check_in_place(self) -> None:
-        """Raise ReplacedError where the file's name leads elsewhere by now."""
-        if not self.in_place():
-            raise ReplacedError(
-                f"{self.path.parent} was rebuilt, moved or removed since it was opened, and "
-                "what was opened can no longer be changed; open it again"
-            )
-
     def close(self) -> None:
         """Close every connection, those in use when they are given back; safe to call twice."""
         with self._turn:
             free, self._free = self._free or [], None
-            self._turn.notify_all()
-        for connection in free:
+        for connection, _ in free:
             connection.close()
 
     @contextmanager
@@ -177,35 +171,34 @@ class Store:
         with self._lent() as connection:
             connection.execute("BEGIN")
             yield connection
-            self._check_unchanged(connection)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """Give a connection whose changes all happen when the block ends, or none of them.
 
-        Raises ReplacedError: the file was replaced: nothing was changed, or it is gone with the
-        file.
+        Raises ReplacedError: another generation is current; nothing was changed.
         """
-        if self.read_only:
-            raise CollectionError(f"{self.path.parent} cannot be changed: it is not writable here")
         with self.holding() as connection:
-            # No rebuild replaces a file that is held, so it stays in place up to the commit.
-            self.check_in_place()
             yield connection
             connection.execute("COMMIT")
-        self.check_in_place()
 
     @contextmanager
     def holding(self, *, timeout: float | None = None) -> Iterator[sqlite3.Connection]:
-        """Keep all others, in this process and elsewhere, from changing or replacing the file."""
+        """Keep all others, in this process and elsewhere, from changing or replacing this.
+
+        Raises ReplacedError: another generation is current.
+        """
+        if self.read_only:
+            raise CollectionError(f"{self.path.parent} cannot be changed: it is not writable here")
         with self._lent() as connection:
             wait = self.timeout if timeout is None else timeout
             connection.execute(f"PRAGMA busy_timeout = {int(1e3 * wait)}")
             try:
                 connection.execute("BEGIN IMMEDIATE")
+                self.check_current()
+                yield connection
             finally:
                 connection.execute(f"PRAGMA busy_timeout = {int(1e3 * self.timeout)}")
-            yield connection
 
     def compact(self) -> None:
         """Put all changes into the one file, and all words into one piece of their index."""
@@ -217,7 +210,7 @@ class Store:
     def _lent(self) -> Iterator[sqlite3.Connection]:
         """Give a connection to one thread; a transaction that it leaves open is undone."""
         with translated(self.path):
-            connection = self._take()
+            connection, state = self._take()
             try:
                 try:
                     yield connection
@@ -225,48 +218,35 @@ class Store:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
             finally:
-                self._give_back(connection)
+                self._give_back(connection, state)
+            if state not in (_LOGGED, self._state()):
+                raise CollectionError(
+                    f"{self.path.parent} was changed while it was read; try again (with the right "
+                    "to write there, readers need not)"
+                )
 
-    def _take(self) -> sqlite3.Connection:
-        """Return a connection that nobody uses."""
-        with self._turn:
-            self._check_open()
-            while self._free:
-                connection = self._free.pop()
-                if self._states[connection] in (_LOGGED, self._state()) or not self.in_place():
-                    return connection
-                self._forget(connection)
-        if (connection_or_none := self._connect()) is not None:
-            return connection_or_none
-        with self._turn:
-            # A new connection would be to another file: wait for one of those that there are.
-            if self._states:
-                self._turn.wait_for(lambda: self.closed or self._free, self.timeout)
-            self._check_open()
-            if not self._free:
-                self.check_in_place()
-            return self._free.pop() if self._free else self._take()
+    def _take(self) -> tuple[sqlite3.Connection, object]:
+        """Return a connection that nobody uses, and the state of the file that it can read."""
+        while True:
+            with self._turn:
+                if self._free is None:
+                    raise CollectionError("the collection is closed; open it again")
+                if not self._free:
+                    break
+                connection, state = self._free.pop()
+            if state in (_LOGGED, self._state()):
+                return connection, state
+            connection.close()
+        return self._connect()
 
-    def _give_back(self, connection: sqlite3.Connection) -> None:
+    def _give_back(self, connection: sqlite3.Connection, state: object) -> None:
         with self._turn:
-            if self._free is None:
-                self._forget(connection)
-            else:
-                self._free.append(connection)
-                self._turn.notify()
-
-    def _forget(self, connection: sqlite3.Connection) -> None:
-        self._states.pop(connection, None)
+            if self._free is not None:
+                self._free.append((connection, state))
+                return
         connection.close()
 
-    def _check_open(self) -> None:
-        if self.closed:
-            raise CollectionError("the collection is closed; open it again")
-
-    def _connect(self) -> sqlite3.Connection | None:
-        """Return a new connection, or None where the name leads to another file."""
-        if not self.in_place():
-            return None
+    def _connect(self) -> tuple[sqlite3.Connection, object]:
         state = self._state()
         mode = "mode=rw" if not self.read_only else "mode=ro" if state == _LOGGED else "immutable=1"
         connection = sqlite3.connect(
@@ -282,23 +262,20 @@ class Store:
             # What a file from elsewhere defines is never run as a function.
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA cell_size_check = ON")
-            # The first read opens the log, also by name; only then all files are known to be ours.
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except _SQLITE_ERRORS as error:
             connection.close()
-            if not self.in_place():
-                return None
+            if not self.path.exists():
+                raise ReplacedError(
+                    f"{self.path.parent} was moved or removed since it was opened; open it again"
+                ) from error
             if mode == "mode=ro" and _code(error) in _NO_ACCESS:
                 raise CollectionError(
                     f"{self.path}-wal holds changes that cannot be read without the right to "
                     f"write in {self.path.parent}; open the collection once as its owner"
                 ) from error
             raise
-        if not self.in_place():
-            connection.close()
-            return None
-        self._states[connection] = state
-        return connection
+        return connection, state
 
     def _state(self) -> object:
         """Say whether there is a log to be read along with the file; if not, how the file is."""
@@ -312,15 +289,6 @@ class Store:
         found = self.path.stat() if self.path.exists() else None
         return None if found is None else (found.st_mtime_ns, found.st_size)
 
-    def _check_unchanged(self, connection: sqlite3.Connection) -> None:
-        """Refuse what was read from a file without a log, if somebody wrote to it meanwhile."""
-        state = self._states.get(connection, _LOGGED)
-        if state != _LOGGED and self.in_place() and self._state() != state:
-            raise CollectionError(
-                f"{self.path.parent} was changed while it was read; try again (with the right to "
-                "write there, readers need not)"
-            )
-
 
 _LOGGED = "logged"
 _NO_ACCESS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
@@ -328,31 +296,15 @@ _NO_ACCESS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 _SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 
 
-def identity_of(path: Path) -> tuple[int, int] | None:
-    """Return which file or folder has a name, or None where none can be seen."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _plain_file(path: Path) -> tuple[int, int]:
-    """Return which file this is; refuse links, pipes and devices, for SQLite's log too."""
-    try:
-        found = path.lstat()
-    except FileNotFoundError:
-        raise CorruptBundleError(
-            f"{path} is missing; restore it or build the collection again"
-        ) from None
-    for each in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+def check_plain(*paths: Path) -> None:
+    """Raise CorruptBundleError if one of some files is a link, a pipe or a device."""
+    for path in paths:
         try:
-            kind = each.lstat().st_mode
+            kind = path.lstat().st_mode
         except FileNotFoundError:
             continue
         if not stat.S_ISREG(kind):
-            raise CorruptBundleError(f"{each} is not a plain file; a collection holds its own")
-    return found.st_dev, found.st_ino
+            raise CorruptBundleError(f"{path} is not a plain file; a collection holds its own")
 
 
 def _code(error: Exception) -> int:
@@ -384,25 +336,36 @@ def translated(path: Path) -> Iterator[None]:
 
 
 def create_store(path: Path, generation: str) -> None:
-    """Make an empty store; there must be no file of that name."""
+    """Make an empty store; there must be no file of that name.
+
+    Readers and a writer do not wait for each other where the file system can share memory, which
+    SQLite needs for its log; elsewhere changes wait for readers.
+    """
+    with translated(path):
+        try:
+            _create(path, generation, "WAL")
+        except sqlite3.OperationalError:
+            for each in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+                each.unlink(missing_ok=True)
+            _create(path, generation, "DELETE")
+
+
+def _create(path: Path, generation: str, journal: str) -> None:
     path.touch(exist_ok=False)
-    with translated(path), closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA page_size = 4096")
-        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA journal_mode = {journal}")
         connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
         facts = {"layout": LAYOUT, "change": 0, "generation": generation}
         connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
 
 
-def open_store(
-    path: Path, *, timeout: float = WRITE_TIMEOUT_SECONDS, durable: bool = True
-) -> Store:
+def open_store(path: Path, *, timeout: float = WRITE_TIMEOUT_SECONDS, **how: Any) -> Store:
     """Open a store that `create_store` made; see `Store`.
 
     Raises CorruptBundleError: it is damaged, of another layout, or has tables that are not ours.
     """
-    with translated(path):
-        store = Store(path, timeout=timeout, durable=durable)
+    store = Store(path, timeout=timeout, **how)
     try:
         with store.reading() as connection:
             layout = read_fact(connection, "layout")

@@ -149,14 +149,13 @@ class FileWriter:
     `again`, to be described anew, unless this is the `last` time.
     """
 
-    store: Store
     last: bool = False
     again: set[str] = field(default_factory=set)  # names of files
     done: set[str] = field(default_factory=set)  # names of files that somebody else has stored
 
-    def put(self, items: Sequence[Item]) -> list[str | None]:
+    def put(self, store: Store, items: Sequence[Item]) -> list[str | None]:
         """Store items in one transaction; return their ids, None for those left out."""
-        with changing(self.store) as writer:
+        with changing(store) as writer:
             return [self._put(writer, item) for item in items]
 
     def _put(self, writer: Writer, item: Item) -> str | None:
