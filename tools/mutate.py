@@ -29,15 +29,23 @@ from typing import Any
 import numpy as np
 import scipy.io
 import scipy.sparse as sp
+from PIL import Image
 
 import acqh
 from acqh.collection import Collection, Item
 from acqh.collection.disk.verify import verify_collection
 from acqh.data import list_pieces, read, read_pieces, read_records
+from acqh.encoders import make_encoder
+from acqh.encoders.efficientnet import Graph
 from acqh.errors import AcqhError
 
 N_ITEMS = 40
 NUMBERS = (b"-1", b"0", b"1", b"7", b"99999", b"9223372036854775808", b"1e999", b"nan", b"null")
+NUMBERS += (b"-5", b"1000000", b"[1, 2]", b'".."', b"[" * 100_000)
+# Of a member of a tar file: sizes that lead nowhere, and types whose headers are chained.
+TAR_SIZES = (-512, -(2**40), -1, 0, 3, 2**40, 2**62)
+TAR_TYPES = (tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_SPARSE)
+TAR_TYPES += (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.LNKTYPE)
 # A file may be gone or unreadable: that is the system's error, and said as such.
 ALLOWED = (AcqhError, OSError)
 
@@ -93,6 +101,7 @@ def make_files(folder: Path) -> dict[str, tuple[Path, Probe]]:
         | _write_hdf5(folder, matlab)
         | _write_zarr(folder, arrays)
         | _write_layouts(folder, arrays)
+        | _write_network(folder)
         | _bundles(folder, data)
         | _write_collection(folder)
     )
@@ -221,6 +230,18 @@ def _write_layouts(folder: Path, arrays: dict[str, Any]) -> dict[str, tuple[Path
     return found | {"records.tar": (folder / "records.tar", _read_items)}
 
 
+def _write_network(folder: Path) -> dict[str, tuple[Path, Probe]]:
+    """Write an image network as ONNX Runtime takes it, and what its images are to be."""
+    path = folder / "network"
+    path.mkdir()
+    graph = Graph("pixel_values", (3, 8, 8))
+    mean = graph.node("Flatten", graph.node("GlobalAveragePool", "pixel_values"))
+    (path / "image.onnx").write_bytes(graph.finish(mean, (3,)))
+    said = {"crop_size": {"height": 8, "width": 8}, "image_mean": [0.5, 0.4, 0.3]}
+    (path / "preprocessor_config.json").write_text(json.dumps(said | {"image_std": [1, 2, 3]}))
+    return {"network": (path, _encode_images)}
+
+
 def _bundles(folder: Path, data: Any) -> dict[str, tuple[Path, Probe]]:
     parameters = {"n_codebooks": 2, "codebook_size": 8, "random_state": 0}
     model = acqh.ACQH(4, feature_maps={"image": "rbf_mean2"}, **parameters)
@@ -257,6 +278,11 @@ def _read_data(path: Path) -> object:
 
 def _read_items(path: Path) -> object:
     return list(read_records(path))
+
+
+def _encode_images(path: Path) -> object:
+    images = [Image.new("RGB", (9, 7), colour) for colour in ("red", "blue")]
+    return make_encoder(f"onnx:{path}", view="image").fit(images).transform(images)
 
 
 def _read_bundle(path: Path) -> object:
@@ -356,6 +382,9 @@ def mutate(path: Path, rng: np.random.Generator) -> None:
     if reseal and file.suffix == ".npz":
         _damage_member(file, rng)
         return
+    if reseal and file.suffix == ".tar":
+        file.write_bytes(_other_member(file.read_bytes(), rng))
+        return
     file.write_bytes(damage(file.read_bytes(), rng))
     if reseal and (file.parent / "manifest.json").is_file():
         _reseal(file.parent)
@@ -370,6 +399,26 @@ def _damage_member(file: Path, rng: np.random.Generator) -> None:
     with zipfile.ZipFile(file, "w", packing) as archive:
         for each, content in members.items():
             archive.writestr(each, content)
+
+
+def _other_member(content: bytes, rng: np.random.Generator) -> bytes:
+    """Return a tar file with the size or type of some members replaced; their checksums fit."""
+    work = bytearray(content)
+    with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+        heads = [member.offset for member in tar]
+    for at in rng.choice(heads, rng.integers(1, len(heads) + 1), replace=False):
+        head = work[at : at + tarfile.BLOCKSIZE]
+        if rng.random() < 0.5:
+            size = TAR_SIZES[int(rng.integers(len(TAR_SIZES)))]
+            head[124:136] = (b"\x80" if size >= 0 else b"\xff") + (size % 256**11).to_bytes(
+                11, "big"
+            )
+        else:
+            head[156:157] = TAR_TYPES[int(rng.integers(len(TAR_TYPES)))]
+        head[148:156] = b" " * 8
+        head[148:156] = b"%06o\0 " % sum(head)
+        work[at : at + tarfile.BLOCKSIZE] = head
+    return bytes(work)
 
 
 def _reseal(bundle: Path) -> None:

@@ -190,7 +190,10 @@ def session(model: bytes | str) -> Any:
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    return runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    # Its fallback is the same provider once more, and announced on stdout.
+    return runtime.InferenceSession(
+        model, options, providers=["CPUExecutionProvider"], disable_fallback=1
+    )
 
 
 def on_all_cores(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
