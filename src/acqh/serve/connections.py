@@ -64,6 +64,9 @@ class Connections:
             return
 
         async def send_in_time(message: Message) -> None:
+            if connection.is_drained:  # nothing to wait for
+                await send(message)
+                return
             try:
                 async with asyncio.timeout(self.limits.max_answer_seconds):
                     await send(message)
@@ -71,7 +74,9 @@ class Connections:
                 connection.abort()
 
         # One answer per connection in memory: a request waits until the last answer has left.
-        if not await connection.drained(self.limits.max_answer_seconds):
+        if not connection.is_drained and not await connection.drained(
+            self.limits.max_answer_seconds
+        ):
             return
         connection.n_requests += 1
         try:
@@ -143,6 +148,11 @@ class Connection(asyncio.Protocol):
     def is_waiting(self) -> bool:
         """Whether it is the client's turn: to send, or to read."""
         return not self.n_requests or bool(self.n_unread)
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether the client has read all answers."""
+        return self._is_empty.is_set()
 
     async def drained(self, seconds: float) -> bool:
         """Wait until the client has read all answers; close the connection if it does not."""

@@ -30,6 +30,7 @@ SECURITY_HEADERS = {
     "X-Frame-Options": "DENY",
     "Cache-Control": "no-store",
 }
+_RAW_HEADERS = [(name.lower().encode(), text.encode()) for name, text in SECURITY_HEADERS.items()]
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -249,9 +250,9 @@ class Shield:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
+                known = {name for name, _ in message["headers"]}
+                more = [pair for pair in _RAW_HEADERS if pair[0] not in known]
+                message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
         with self.metrics.in_flight.track_inprogress():
