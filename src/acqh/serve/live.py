@@ -139,6 +139,7 @@ class Live:
         self._manifest = _read_manifest(self._path)
         self._served = _Served(self._open())
         if settings.write_token_file is not None and self.collection.opened.store.read_only:
+            self.collection.close()
             raise CollectionError(
                 f"{self._path} is not writable here, but --write-token-file is set; give the "
                 "server's user the right to write there, or leave out the option"
@@ -169,9 +170,9 @@ class Live:
 
         Queries are run again only after a change of the collection.
         """
-        collection = self.collection
-        if (collection.generation, collection.change) != self._ready:
-            self._ready = check_ready(collection)
+        with self._lease() as collection:
+            if (collection.generation, collection.change) != self._ready:
+                self._ready = check_ready(collection)
 
     async def run(self, work: Callable[[Collection], T], lane: Lane = "quick") -> T:
         """Return what `work` makes of the collection.
@@ -198,14 +199,20 @@ class Live:
 
     def _submit(self, work: Callable[[Collection], T], lane: Lane) -> "Future[T]":
         def with_collection() -> T:
-            while not (served := self._served).enter():
-                pass  # another one has just taken its place
-            try:
-                return work(served.collection)
-            finally:
-                served.leave()
+            with self._lease() as collection:
+                return work(collection)
 
         return self.workers.submit(with_collection, lane)
+
+    @contextmanager
+    def _lease(self) -> Iterator[Collection]:
+        """Give the collection that is served now; it stays open meanwhile."""
+        while not (served := self._served).enter():
+            pass  # another one has just taken its place
+        try:
+            yield served.collection
+        finally:
+            served.leave()
 
     def refresh(self) -> bool:
         """Reload if the collection was built again; return whether another one is served now."""
