@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 # Declared, but loaded by another package when it needs it.
-LOADED_BY_OTHERS = {"python-multipart"}
+LOADED_BY_OTHERS = {"httptools", "python-multipart"}
 # Imported, but declared by the package it comes with: torch brings triton where there is a GPU.
 COMES_WITH_OTHERS = {"pydantic_core", "triton"}
 # Used where a user has it, and by no extra.
