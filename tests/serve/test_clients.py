@@ -195,6 +195,15 @@ def test_the_connection_that_waited_longest_makes_room_for_another(built, start)
             assert read_all(other).startswith(b"HTTP/1.1 200")
 
 
+def test_connections_that_declare_a_body_and_send_nothing_make_room(built, start):
+    with start(built, max_connections_per_address=4) as client, ExitStack() as held:
+        for _ in range(4):
+            held.enter_context(connect(client.address)).sendall(POST % (JSON, 1000) + b"{")
+        assert until(lambda: len(client.connections) == 4)
+        for _ in range(3):
+            assert client.get("/healthz").status_code == 200
+
+
 def test_where_all_connections_are_worked_on_one_more_is_503(built, start, monkeypatch):
     release, began = threading.Event(), threading.Event()
     search = Collection.search

@@ -63,6 +63,13 @@ class Connections:
             await self.app(scope, receive, send)
             return
 
+        async def receive_body() -> Message:
+            connection.is_receiving = True
+            try:
+                return await receive()
+            finally:
+                connection.is_receiving = False
+
         async def send_in_time(message: Message) -> None:
             if connection.is_drained:  # nothing to wait for
                 await send(message)
@@ -79,8 +86,9 @@ class Connections:
         ):
             return
         connection.n_requests += 1
+        connection.progress()
         try:
-            await self.app(scope, receive, send_in_time)
+            await self.app(scope, receive_body, send_in_time)
         finally:
             connection.n_requests -= 1
             connection.progress()
@@ -108,7 +116,9 @@ class Connections:
         loop, limits = asyncio.get_running_loop(), self.limits
         for each in list(self._open.values()):
             most = limits.max_answer_seconds if each.n_unread else limits.max_body_seconds
-            if each.is_waiting and loop.time() - each.since > most:
+            # A body that is late is answered with 408 by the application.
+            is_idle = not each.n_requests or each.n_unread
+            if is_idle and loop.time() - each.since > most:
                 each.abort()
         seconds = min(1.0, limits.max_answer_seconds / 4, limits.max_body_seconds / 4)
         self._sweeping = loop.call_later(seconds, self._sweep) if self._open else None
@@ -137,6 +147,7 @@ class Connection(asyncio.Protocol):
         self._is_empty = asyncio.Event()  # all answers have left
         self._is_empty.set()
         self.n_requests = 0  # in progress
+        self.is_receiving = False  # waits for a body
         self.since = 0.0  # when the client last did something
 
     @property
@@ -147,7 +158,7 @@ class Connection(asyncio.Protocol):
     @property
     def is_waiting(self) -> bool:
         """Whether it is the client's turn: to send, or to read."""
-        return not self.n_requests or bool(self.n_unread)
+        return not self.n_requests or self.is_receiving or bool(self.n_unread)
 
     @property
     def is_drained(self) -> bool:
