@@ -114,6 +114,23 @@ def test_add_and_remove_change_the_collection(built, photos, tmp_path):
     )
 
 
+def test_empty_cells_remove_labels_with_clear_alone(built, tmp_path):
+    path, table = shutil.copytree(built, tmp_path / "c.acqh"), tmp_path / "labels.csv"
+    table.write_text("id,labels,year\nn0,,\n")
+
+    def stored():
+        with Collection.open(path) as collection:
+            item = collection.item("n0")
+        return item.labels, item.columns.get("year")
+
+    before = stored()
+    assert all(before)
+    run("label", path, table)
+    assert stored() == before
+    assert "1 item labelled" in run("label", path, table, "--clear").stdout
+    assert stored() == ((), None)
+
+
 def test_wrong_calls_and_missing_collections_are_told_apart(built, tmp_path):
     run("search", built, code=2)
     run("add", built, code=2)

@@ -200,7 +200,7 @@ def dump(path):
     with closing(sqlite3.connect(current_folder(path) / "items.sqlite")) as connection:
         return [
             connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2").fetchall()  # noqa: S608
-            for table in ("facts", "items", "thumbnails", "item_values", "removals")
+            for table in ("meta", "items", "thumbnails", "item_values", "removals")
         ]
 
 
@@ -263,6 +263,6 @@ def test_a_collection_that_others_change_is_found_whole(path):
 
 def test_a_collection_of_another_layout_says_what_to_do(path):
     with closing(sqlite3.connect(current_folder(path) / "items.sqlite")) as connection, connection:
-        connection.execute("UPDATE facts SET value = 99 WHERE name = 'layout'")
+        connection.execute("UPDATE meta SET value = 99 WHERE name = 'layout'")
     with pytest.raises(CorruptBundleError, match=r"layout 99.*build the collection again"):
         Collection.open(path)

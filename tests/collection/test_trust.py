@@ -73,7 +73,7 @@ def test_the_same_answer_counts_what_stands_out(things):
 def stored_levels(path):
     with sqlite3.connect(current_folder(path) / "items.sqlite") as connection:
         return json.loads(
-            connection.execute("SELECT value FROM facts WHERE name = 'levels'").fetchone()[0]
+            connection.execute("SELECT value FROM meta WHERE name = 'levels'").fetchone()[0]
         )
 
 
@@ -106,7 +106,7 @@ def test_damaged_levels_are_measured_again(tmp_path):
         "{}",
     ):
         with sqlite3.connect(current_folder(path) / "items.sqlite") as connection:
-            connection.execute("UPDATE facts SET value = ? WHERE name = 'levels'", (damage,))
+            connection.execute("UPDATE meta SET value = ? WHERE name = 'levels'", (damage,))
         with Collection.open(path) as collection:
             assert collection.search(item="0").hits
         assert stored_levels(path) == wanted

@@ -92,7 +92,7 @@ def test_damaged_stores_are_read_or_refused_with_an_error_of_ours(built, tmp_pat
 
 @pytest.mark.parametrize("value", [10**23, 2**63 - 1, 2**62, -1, "x", "", "１２"])
 def test_an_impossible_number_of_changes_is_found(path, value):
-    change(path, "UPDATE facts SET value = ? WHERE name = 'change'", parameters=(str(value),))
+    change(path, "UPDATE meta SET value = ? WHERE name = 'change'", parameters=(str(value),))
     assert any("change" in problem for problem in verify_collection(path).problems)
     with pytest.raises(CorruptBundleError, match="change"):
         Collection.open(path)
@@ -111,7 +111,7 @@ ENDLESS = (
         ["ALTER TABLE items RENAME TO other", ENDLESS],
         ["CREATE TRIGGER t AFTER INSERT ON items BEGIN DELETE FROM items WHERE number = 1; END"],
         ["CREATE TABLE more (x)"],
-        ["DROP INDEX items_by_what_coded_them"],
+        ["DROP INDEX items_coded_by"],
         ["DROP TABLE removals", "CREATE TABLE removals (change INTEGER, number INTEGER)"],
         ["ALTER TABLE items ADD COLUMN more"],
     ],

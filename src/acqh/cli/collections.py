@@ -59,7 +59,7 @@ RelearnOption = Annotated[
 ]
 DeleteOption = Annotated[bool, flag("delete", "Remove items whose images are gone, even if many.")]
 DryRunOption = Annotated[bool, flag("dry-run", "Say what would be done, and change nothing.")]
-ForgetOption = Annotated[bool, flag("forget", "Forget what removed items were given.")]
+ForgetOption = Annotated[bool, flag("forget", "Erase what is kept of items whose files are gone.")]
 
 
 def build(
@@ -222,15 +222,20 @@ def label(
         Path, Argument(metavar="TABLE", help="With id, file or image; and text, labels, others.")
     ],
     label_separator: LabelSeparatorOption = None,
+    clear: Annotated[
+        bool, flag("clear", "Remove the text, labels or value where a cell is empty.")
+    ] = False,
 ) -> None:
     """Give items texts, labels and columns from a table.
 
-    What is empty there stays as it is, and no image is read.
+    An empty cell leaves what the item has, unless you pass --clear.
     """
     from acqh.collection import Collection
 
     with Collection.open(path, timeout=_PATIENCE_SECONDS) as collection, reporting() as progress:
-        report = collection.label(table, label_separator=label_separator, progress=progress)
+        report = collection.label(
+            table, label_separator=label_separator, clear=clear, progress=progress
+        )
         _print_changed(path, report, len(collection), "{} labelled, {:,} in all")
 
 

@@ -14,6 +14,7 @@ from acqh.collection.disk.opened import Current, Opened
 from acqh.collection.search.query import FeatureRow, Where, browse, search
 from acqh.collection.store import items as stored
 from acqh.collection.store.file import WRITE_TIMEOUT_SECONDS, Store, read_change
+from acqh.collection.store.tracked import remove_items
 from acqh.collection.types import (
     AddReport,
     Answer,
@@ -518,13 +519,17 @@ class Collection:
         items: Any,
         *,
         label_separator: str | None = None,
+        clear: bool = False,
         progress: Progress | None = None,
     ) -> AddReport:
-        """Give items that are there texts, labels and columns; their images are not read.
+        """Give items that are there texts, labels and columns, or take them away.
 
-        What is not given, such as an empty text, stays as it is. Texts and labels that the model
-        knows become part of how items are found by meaning: those without an image are coded anew,
-        and the code of one with an image moves most of the way to that of its text and labels.
+        What is not given stays as it is. An empty text, empty labels, and a column that is empty or
+        None are taken away: ``Item(id="a", text="")`` removes the text and keeps the labels.
+
+        Texts and labels that the model knows become part of how items are found by meaning. Items
+        without an image are encoded again. The code of one with an image moves most of the way to
+        that of its text and labels; if both are taken away, its image is encoded again.
 
         Parameters
         ----------
@@ -533,13 +538,16 @@ class Collection:
             ``image``, and any of ``text``, ``labels`` and others, which become columns.
         label_separator : str, optional
             What stands between the labels of a table; a vertical bar by default.
+        clear : bool, default False
+            Empty cells of a table take away. Otherwise they say nothing.
         progress : callable, optional
             Called with how much is done, of how much (or None), and what.
 
         Returns
         -------
         AddReport
-            The ids of the items, and what was left out since there is no such item.
+            The ids of the items, and what was left out since there is no such item, or since it
+            would have neither image nor text.
 
         Raises
         ------
@@ -566,12 +574,15 @@ class Collection:
         from acqh.collection.build.sources import read_labels
 
         if isinstance(items, str | PathLike):
-            items = read_labels(Path(items), label_separator)
+            items = read_labels(Path(items), label_separator, clear=clear)
         given = [items] if isinstance(items, Item) else items
         return label_items(self._current, given, progress or say_nothing, keep=True)
 
     def remove(self, ids: str | Iterable[str]) -> int:
         """Remove items, in one transaction.
+
+        An item that tracks a file of a folder stays removed: `sync` adds the file again only if its
+        content changes.
 
         Returns
         -------
@@ -586,7 +597,7 @@ class Collection:
             The collection was rebuilt, moved or removed since it was opened.
         """
         removed = [ids] if isinstance(ids, str) else list(ids)
-        return self._current.change(lambda opened: stored.remove_items(opened.store, removed))
+        return self._current.change(lambda opened: remove_items(opened.store, removed))
 
     def sync(
         self,
@@ -609,8 +620,13 @@ class Collection:
         followed already. One that is gone, and half of whose content or more is found here, was
         moved here.
 
-        What people gave to an item that is removed, its text, labels and columns, is kept by the
-        SHA-256 of its image, and given back when this content appears again under any name.
+        Text, labels and columns that people gave to an item are kept when its file is gone, by file
+        and SHA-256. They are given back, once, when this content appears again: to the same file,
+        or else under any name. Items that `remove` has removed stay removed until their files
+        change.
+
+        A file whose item gets another text or label while it is read is left to the next sync, and
+        reported as unreadable.
 
         It may be run at any time and as often as one likes. Images are stored some at a time,
         each lot in one transaction: after a crash, run it again and it goes on from there.
@@ -625,7 +641,7 @@ class Collection:
         dry_run : bool, default False
             Change nothing; say what would be done.
         forget : bool, default False
-            Afterwards forget what people gave to all items that were removed, now and before.
+            Afterwards erase what people gave to items whose files are gone, now and before.
         max_pixels : int, optional
             Larger images are not read; 64,000,000 by default.
         progress : callable, optional

@@ -25,6 +25,18 @@ _NOT_STORED = ("image_root",)
 FILE, DATE, BYTES, MODIFIED, DIGEST = FACTS = ("file", "date", "bytes", "modified", "sha256")
 
 
+class NoText(str):
+    """The text of an item that was given none: empty, and no reason to remove one in `label`."""
+
+    __slots__ = ()
+
+
+class NoLabels(tuple[str, ...]):
+    """The labels of an item that was given none; see `NoText`."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Item:
     """An image, a text, or both: to be stored in a collection, or read from one.
@@ -34,9 +46,10 @@ class Item:
     image : path, bytes or PIL.Image.Image, optional
         None for items that were read; `Collection.thumbnail` returns what is kept of it.
     text : str
-        Empty for none.
+        Empty for none. Given empty to `Collection.label`, it removes the text that is there.
     labels : sequence of str
-        Empty where they are not known; kept as a tuple, each once.
+        Empty where they are not known; kept as a tuple, each once. Given empty to
+        `Collection.label`, they remove the labels that are there.
     id : str, optional
         The path of its image, or else a digest of its content, if not given. Items that were read
         have one.
@@ -67,8 +80,8 @@ class Item:
     """
 
     image: ImageLike = field(default=None, hash=False)
-    text: str = ""
-    labels: Sequence[str] = ()
+    text: str = NoText()
+    labels: Sequence[str] = NoLabels()
     # None until it is stored; `Any`, so that readers of stored items need not rule that out.
     id: str | Any = None
     columns: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -84,7 +97,11 @@ class Item:
             raise CollectionError(
                 f"labels must be several strings, got one: {self.labels!r}; give [{self.labels!r}]"
             )
-        object.__setattr__(self, "labels", tuple(dict.fromkeys(map(str, self.labels))))
+        if not (self.text or isinstance(self.text, NoText)):  # None is as good as empty
+            object.__setattr__(self, "text", "")
+        if not isinstance(self.labels, NoLabels):
+            labels = tuple(dict.fromkeys(map(str, self.labels or ())))
+            object.__setattr__(self, "labels", labels)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold of a stored item."""

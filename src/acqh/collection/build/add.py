@@ -21,9 +21,9 @@ from acqh.collection.build.sources import (
 from acqh.collection.disk.model import CHUNK_ROWS, IMAGE_BATCH, Described, describe_items
 from acqh.collection.disk.opened import Current, Opened
 from acqh.collection.store.file import Store
-from acqh.collection.store.follow import follows_file, ids_of_file, relabel
-from acqh.collection.store.items import find_item, insert_items, note_added
-from acqh.collection.types import FACTS, FILE, AddReport, Item
+from acqh.collection.store.items import find_item, insert_items, note_added, read_thumbnail
+from acqh.collection.store.tracked import ids_of_file, relabel, tracks_file
+from acqh.collection.types import FACTS, FILE, AddReport, Item, NoLabels, NoText
 from acqh.data import MultiViewData
 from acqh.encoders.network import batches
 from acqh.errors import CollectionError, MissingItemError
@@ -85,12 +85,12 @@ def add_items(
 
 
 def _but_captions(store: Store, items: Iterator[Item], captions: list[Item]) -> Iterator[Item]:
-    """Yield items but those without an image for one that follows a file: it has its image."""
+    """Yield items but those without an image for one that tracks a file: it has its image."""
     for item in items:
         is_caption = isinstance(item, Item) and item.image is None and item.id is not None
         if is_caption:
             with store.reading() as connection:
-                is_caption = follows_file(connection, item.id)
+                is_caption = tracks_file(connection, item.id)
         if is_caption:
             captions.append(item)
         else:
@@ -192,6 +192,11 @@ def _label(
             except MissingItemError as error:
                 missing.append((item.name, str(error)))
     wanted = {id_: _with(old, given[id_], keep) for id_, (_, old) in read.items()}
+    for id_, (_, old) in read.items():
+        is_text_alone = {"labels", "text"}.issuperset(old.coded_by.split("+"))
+        if is_text_alone and old.text and not wanted[id_].text:
+            missing.append((given[id_].name, "without its text it has neither image nor text"))
+            del wanted[id_]
     new = [(*read[id_], item) for id_, item in wanted.items() if item != read[id_][1]]
     done = relabel(opened.store, _recoded(opened, new)) if new else []
     late = {str(item.id) for (*_, item), well in zip(new, done, strict=True) if not well}
@@ -226,25 +231,28 @@ def _id_meant(connection: sqlite3.Connection, item: Item) -> str:
 
 
 def _with(old: Item, given: Item, keep: bool) -> Item:
-    """Return an item with what it was given; what is said of its file stays."""
+    """Return an item with what it was given, also if that is empty; the facts of its file stay.
+
+    `keep`: what it was not given stays as well.
+    """
     kept = old.columns if keep else {k: v for k, v in old.columns.items() if k in FACTS}
-    own = {
-        name: value
-        for name, value in given.columns.items()
-        if name not in (*FACTS, _IMAGE) and value not in (None, "")
-    }
+    own = {k: v for k, v in given.columns.items() if k not in (*FACTS, _IMAGE)}
+    columns = {k: v for k, v in {**kept, **own}.items() if k not in own or v not in (None, "")}
+    is_text_kept = keep and isinstance(given.text, NoText)
+    are_labels_kept = keep and isinstance(given.labels, NoLabels)
     return replace(
         old,
-        text=given.text or (old.text if keep else ""),
-        labels=given.labels or (old.labels if keep else ()),
-        columns={**kept, **own},
+        text=old.text if is_text_kept else given.text,
+        labels=old.labels if are_labels_kept else given.labels,
+        columns=columns,
     )
 
 
 def _recoded(opened: Opened, changes: Sequence[tuple[int, Item, Item]]) -> list[tuple[int, Item]]:
     """Return items with their numbers, coded by what they are to be.
 
-    What an image adds to a code is taken from the code that there is.
+    What an image adds to a code is taken from the code that there is; one that is all there is left
+    is encoded again.
     """
     coder, encoders = opened.coder, opened.facts.encoders
     texts = {view: each for view, each in encoders.items() if view == "text"}
@@ -262,8 +270,10 @@ def _recoded(opened: Opened, changes: Sequence[tuple[int, Item, Item]]) -> list[
     found = []
     for row, (number, old, new) in enumerate(changes):
         rest = [it for it in old.coded_by.split("+") if it not in ("labels", *texts)]
-        if not said[row] or not coded_by[row]:
+        if not said[row] or not (coded_by[row] or rest):
             code, by = old.code, old.coded_by
+        elif not coded_by[row]:
+            code, by = _code_of_image(opened, new), "+".join(rest)
         elif rest:
             parts = {*coded_by[row].split("+"), *rest}
             order = ("labels", *coder.model.n_features_in_)
@@ -272,3 +282,14 @@ def _recoded(opened: Opened, changes: Sequence[tuple[int, Item, Item]]) -> list[
             code, by = codes[row].tobytes(), coded_by[row]
         found.append((number, replace(new, code=code, coded_by=by)))
     return found
+
+
+def _code_of_image(opened: Opened, item: Item) -> bytes:
+    """Return the code of an item by its image alone, if that is kept."""
+    if not item.has_thumbnail or "image" not in opened.facts.encoders:
+        return item.code
+    with opened.store.reading() as connection:
+        thumbnail = read_thumbnail(connection, item.id)
+    seen = replace(item, image=kept_image(item, thumbnail), text="")
+    codes, _ = opened.coder.encode([()], _described(opened, [seen]))
+    return bytes(codes[0])

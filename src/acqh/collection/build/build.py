@@ -39,13 +39,13 @@ from acqh.collection.store.file import Store, create_store, open_store
 from acqh.collection.store.items import (
     carry_over,
     changes_since,
+    changing,
     count_items,
     has_texts,
     insert_items,
     read_pages,
     read_staged,
     read_thumbnail,
-    remove_items,
     set_codes,
 )
 from acqh.collection.types import FILE, BuildSettings, Item
@@ -190,7 +190,9 @@ def _code(
     if unknown and strict:
         raise CollectionError(f"item {unknown[0]!r}: {why}")
     skipped += [(f"item {identifier!r}", why) for identifier in unknown]
-    remove_items(store, unknown)
+    with changing(store) as writer:
+        for identifier in unknown:
+            writer.remove(identifier)
 
 
 class StagedView:

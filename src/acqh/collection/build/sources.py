@@ -17,7 +17,14 @@ from scipy import sparse
 
 from acqh._core.labels import split_labels
 from acqh.collection.build.folder import Source, find_manifest, folder_items, list_images
-from acqh.collection.types import FILE, MAX_ID_CHARACTERS, MAX_NAME_CHARACTERS, Item
+from acqh.collection.types import (
+    FILE,
+    MAX_ID_CHARACTERS,
+    MAX_NAME_CHARACTERS,
+    Item,
+    NoLabels,
+    NoText,
+)
 from acqh.data import MultiViewData, read_records
 from acqh.data.readers.formats import has_records, has_views
 from acqh.encoders.images import make_thumbnail, working_image
@@ -89,13 +96,17 @@ def check_fields(item: Item) -> Item:
     """Return an item without its image, fit to be stored; raise CollectionError."""
     if not isinstance(item, Item):
         raise CollectionError(f"items must be acqh.collection.Item, got {type(item).__name__}")
-    text = _checked_text(item.text or "", "text", MAX_TEXT_CHARACTERS).strip()
+    text, labels = item.text, item.labels
+    if not isinstance(text, NoText):
+        text = _checked_text(text or "", "text", MAX_TEXT_CHARACTERS).strip()
     if item.id is not None and not _checked_text(item.id, "id", MAX_ID_CHARACTERS):
         raise CollectionError("the id is empty; leave it out to have one made")
-    labels = tuple(_checked_text(name, "label", MAX_NAME_CHARACTERS) for name in item.labels)
+    if not isinstance(labels, NoLabels):
+        names = (_checked_text(name, "label", MAX_NAME_CHARACTERS) for name in labels)
+        labels = tuple(filter(None, names))
     columns = {_checked_name(name): _checked_value(v, name) for name, v in item.columns.items()}
     folder = item.folder if isinstance(columns.get(FILE), str) else ""
-    return Item(None, text, tuple(filter(None, labels)), item.id, columns, item.name, folder=folder)
+    return Item(None, text, labels, item.id, columns, item.name, folder=folder)
 
 
 def _checked_text(value: Any, what: str, limit: int) -> str:
@@ -253,10 +264,11 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def read_labels(path: Path, separator: str | None = None) -> Iterator[Item]:
+def read_labels(path: Path, separator: str | None = None, *, clear: bool = False) -> Iterator[Item]:
     """Yield what a table says of items that are there: texts, labels and columns, without images.
 
-    Which item is meant, the columns ``id``, ``file`` or ``image`` say.
+    Which item is meant, the columns ``id``, ``file`` or ``image`` say. `clear`: empty cells say
+    that there is no text, label or value; otherwise they say nothing.
     """
     for place, fields in read_records(path):
         item = _item(fields, place, None, separator)
@@ -265,7 +277,17 @@ def read_labels(path: Path, separator: str | None = None) -> Iterator[Item]:
                 f"{place}: a table of labels needs a column id, file or image that says which item "
                 f"is meant, but its columns are {', '.join(fields)}"
             )
-        yield item
+        told = {name.lower() for name, value in fields.items() if clear or not _is_empty(value)}
+        yield replace(
+            item,
+            text=item.text if told.intersection(_TEXTS) else NoText(),
+            labels=item.labels if told.intersection(_LABELS) else NoLabels(),
+            columns={name: it for name, it in item.columns.items() if clear or not _is_empty(it)},
+        )
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, Sized) and len(value) == 0)
 
 
 def _item(fields: dict[str, Any], place: str, root: Path | None, separator: str | None) -> Item:

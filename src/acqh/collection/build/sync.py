@@ -1,18 +1,18 @@
 """Following a folder: what is new, changed, moved or gone there becomes so in the collection."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from os import PathLike
 from pathlib import Path
 
 from acqh._core.runtime import Progress
 from acqh.collection.build.add import add_items, label_items
 from acqh.collection.build.folder import ImageFile, Listing, Source, list_images
-from acqh.collection.build.sources import Skipped
 from acqh.collection.disk.opened import Current
-from acqh.collection.store import follow
+from acqh.collection.store import tracked
 from acqh.collection.store.file import Store
 from acqh.collection.store.items import find_number
+from acqh.collection.store.tracked import TrackedFile
 from acqh.collection.types import FILE, Item, SyncReport
 from acqh.errors import CollectionError
 
@@ -21,9 +21,8 @@ _FEW = 3
 _SMALL_SHARE = 0.05
 # A folder that is gone is taken to be found elsewhere with this share of its content.
 _SAME_FOLDER = 0.5
-# How often files are described again because their items were given other words meanwhile.
-_ROUNDS = 4
 _N_NAMED = 5
+_LATE = "its item was given another text or label while it was read; sync again"
 
 
 def sync(
@@ -36,16 +35,17 @@ def sync(
     forget: bool,
 ) -> SyncReport:
     """Take in what has changed in a folder of images; see `Collection.sync`."""
-    items = follow.followed_items(current.opened.store)
-    listing = list_images(folder, {item.folder for item in items})
-    plan = _compare(items, listing, say)
+    items = tracked.tracked_files(current.opened.store)
+    removed = tracked.tombstones(current.opened.store)
+    listing = list_images(folder, {file.folder for file in (*items, *removed)})
+    plan = _compare(items, removed, listing, say)
     if dry_run:
         return plan.report(current.opened.store)
     if not delete:
         plan.check(listing)
     report = _carry_out(plan, current, say)
     if forget:
-        current.change(lambda opened: follow.forget_removed(opened.store))
+        current.change(lambda opened: tracked.forget_removed(opened.store))
     return report
 
 
@@ -55,10 +55,13 @@ class _Plan:
 
     unread: Mapping[str, str]
     n_kept: int
-    renamed: list[tuple[follow.Followed, ImageFile]] = field(default_factory=list)
-    changed: list[tuple[follow.Followed, ImageFile, str]] = field(default_factory=list)
+    renamed: list[tuple[TrackedFile, ImageFile]] = field(default_factory=list)
+    changed: list[tuple[TrackedFile, ImageFile, str]] = field(default_factory=list)
     new: list[tuple[ImageFile, str]] = field(default_factory=list)
-    deleted: list[follow.Followed] = field(default_factory=list)
+    # Tombstones whose metadata new files get, by name of the file; files that stay removed.
+    restored: dict[str, int] = field(default_factory=dict)
+    removed: list[tuple[TrackedFile, ImageFile]] = field(default_factory=list)
+    deleted: list[TrackedFile] = field(default_factory=list)
 
     def check(self, listing: Listing) -> None:
         """Refuse to lose much, or to take other images for those that are known by their names."""
@@ -82,7 +85,7 @@ class _Plan:
     @property
     def moved(self) -> tuple[str, ...]:
         """Ids of items whose files are elsewhere now."""
-        return tuple(item.id for item, file in self.renamed if _place(item) != file.path)
+        return tuple(item.id for item, file in self.renamed if item.path != file.path)
 
     @property
     def n_unchanged(self) -> int:
@@ -94,7 +97,7 @@ class _Plan:
         taken: dict[str, None] = {}
         with store.reading() as connection:
             for file, _ in self.new:
-                own = follow.free_id(
+                own = tracked.free_id(
                     file.usual_id, lambda it: it in taken or find_number(connection, it)
                 )
                 taken[own] = None
@@ -108,24 +111,28 @@ class _Plan:
         )
 
 
-def _place(item: follow.Followed) -> Path:
-    return Path(item.folder, item.name)
-
-
-def _compare(items: list[follow.Followed], listing: Listing, say: Progress) -> _Plan:
+def _compare(
+    items: list[TrackedFile], tombstones: list[TrackedFile], listing: Listing, say: Progress
+) -> _Plan:
     """Match items and files: by name, size and time, then by content, then by name alone."""
-    known: dict[str, follow.Followed] = {}  # by the names that files have in the listing
+    known: dict[str, TrackedFile] = {}  # by the names that files have in the listing
     surplus, others = [], []
     for item in items:
-        if not _place(item).is_relative_to(listing.root):
+        if not item.path.is_relative_to(listing.root):
             others.append(item)
             continue
-        name = _place(item).relative_to(listing.folder).as_posix()
+        name = item.path.relative_to(listing.folder).as_posix()
         if known.setdefault(name, item) is not item:
             surplus.append((name, item))
     looks = {name: (item.n_bytes, item.modified) for name, item in known.items()}
     same = [file for file in listing.files if looks.get(file.name) == (file.n_bytes, file.modified)]
     kept = {file.name for file in same}
+    final = {file.path: (file.n_bytes, file.modified) for file in tombstones if file.is_final}
+    kept |= {
+        file.name
+        for file in listing.files
+        if file.name not in known and final.get(file.path) == (file.n_bytes, file.modified)
+    }
     loose = [file for file in listing.files if file.name not in kept]
     digests = _digests(loose, listing, say)
     files = {file.name: file for file in loose if file.name in digests}
@@ -144,12 +151,13 @@ def _compare(items: list[follow.Followed], listing: Listing, say: Progress) -> _
     ]
     plan = _Plan(listing.unread, len(same) - len(taken_over), taken_over)
     _match(plan, lost, files, digests)
+    _match_tombstones(plan, tombstones)
     return plan
 
 
 def _match(
     plan: _Plan,
-    lost: list[tuple[str, follow.Followed]],
+    lost: list[tuple[str, TrackedFile]],
     files: dict[str, ImageFile],
     digests: Mapping[str, str],
 ) -> None:
@@ -162,7 +170,7 @@ def _match(
     by_digest: dict[str, list[str]] = {}
     for name in reversed(files):
         by_digest.setdefault(digests[name], []).append(name)
-    unmatched: list[tuple[str, follow.Followed]] = []
+    unmatched: list[tuple[str, TrackedFile]] = []
     for own_name, item in lost:
         names = by_digest.get(item.digest)
         if not names:
@@ -179,9 +187,30 @@ def _match(
     plan.new.extend((file, digests[file.name]) for file in files.values())
 
 
-def _moved_here(items: list[follow.Followed], digests: set[str]) -> list[follow.Followed]:
+def _match_tombstones(plan: _Plan, tombstones: list[TrackedFile]) -> None:
+    """Find the new files whose items were removed: by name and content, or else by content."""
+    by_digest: dict[str, list[TrackedFile]] = {}
+    for each in tombstones:
+        by_digest.setdefault(each.digest, []).append(each)
+    for is_own in (True, False):
+        for file, digest in list(plan.new):
+            if file.name in plan.restored:
+                continue
+            for each in by_digest.get(digest, ()):
+                # Another file of equal content is a copy, unless this one is gone.
+                if each.path == file.path if is_own else not each.path.exists():
+                    by_digest[digest].remove(each)
+                    if each.is_final:
+                        plan.new.remove((file, digest))
+                        plan.removed.append((each, file))
+                    else:
+                        plan.restored[file.name] = each.number
+                    break
+
+
+def _moved_here(items: list[TrackedFile], digests: set[str]) -> list[TrackedFile]:
     """Return the items of folders that are gone, and whose content is here."""
-    by_folder: dict[str, list[follow.Followed]] = {}
+    by_folder: dict[str, list[TrackedFile]] = {}
     for item in items:
         by_folder.setdefault(item.folder, []).append(item)
     found = []
@@ -210,67 +239,43 @@ def _carry_out(plan: _Plan, current: Current, say: Progress) -> SyncReport:
     moves += [
         (item, file, {FILE: file.name})  # size and time follow when it was read
         for item, file, _ in plan.changed
-        if _place(item) != file.path
+        if item.path != file.path
     ]
+    moves += [(item, file, file.columns(item.digest)) for item, file in plan.removed]
     if moves:
         placed = [(item, str(file.folder), file.name, columns) for item, file, columns in moves]
-        current.change(lambda opened: follow.move_items(opened.store, placed))
+        current.change(lambda opened: tracked.move_items(opened.store, placed))
     deleted: list[str] = []
     if plan.deleted:
-        deleted = current.change(lambda opened: follow.remove_followed(opened.store, plan.deleted))
+        deleted = current.change(lambda opened: tracked.remove_gone(opened.store, plan.deleted))
     if deleted:  # as where an image was moved to another folder, which was looked at first
-        label_items(current, follow.heirs(current.opened.store, plan.deleted), say, keep=True)
-    files = [_ToRead(file, digest, item.id) for item, file, digest in plan.changed]
-    files += [_ToRead(*new, new[0].usual_id) for new in plan.new]
-    ids, unreadable, n_done = _read(files, current, say)
+        given = tracked.inherited(current.opened.store, plan.deleted)
+        label_items(current, given.values(), say, keep=True)
+        current.change(lambda opened: tracked.forget(opened.store, given))
+    files = [(file, digest, item.id) for item, file, digest in plan.changed]
+    files += [(*new, new[0].usual_id) for new in plan.new]
+    writer = tracked.FileWriter(plan.restored)
+    source = Source(_items_to_read(files, plan.restored, current.opened.store), len(files))
+    ids, unreadable = astuple(add_items(current, source, say, put=writer.put))
+    late = tuple((name, _LATE) for name in writer.late)
     changed = {item.id for item, _, _ in plan.changed}
     return SyncReport(
         new=tuple(each for each in ids if each not in changed),
         changed=tuple(each for each in ids if each in changed),
         moved=plan.moved,
         deleted=tuple(deleted),
-        n_unchanged=plan.n_unchanged + n_done,
-        unreadable=(*plan.unread.items(), *unreadable),
+        n_unchanged=plan.n_unchanged + len(writer.done),
+        unreadable=(*plan.unread.items(), *unreadable, *late),
     )
 
 
-@dataclass(frozen=True)
-class _ToRead:
-    """A file to be read, its digest, and the id that its item has or may get."""
-
-    file: ImageFile
-    digest: str
-    id: str
-
-
-def _read(files: list[_ToRead], current: Current, say: Progress) -> tuple[list[str], Skipped, int]:
-    """Describe and store files; return ids, what was unreadable, and how many others stored."""
-    ids: list[str] = []
-    unreadable: Skipped = []
-    total, n_done = len(files), 0
-    for n_rounds in range(_ROUNDS):
-        writer = follow.FileWriter(last=n_rounds + 1 == _ROUNDS)
-        said = _after(len(ids) + len(unreadable), total, say)
-        source = Source(_items_to_read(files, current.opened.store))
-        added = add_items(current, source, said, put=writer.put)
-        ids += added.ids
-        unreadable += added.skipped
-        n_done += len(writer.done)
-        files = [each for each in files if each.file.name in writer.again]
-        if not files:
-            break
-    return ids, unreadable, n_done
-
-
-def _after(n_before: int, total: int, say: Progress) -> Progress:
-    return lambda done, _, what: say(n_before + done, total, what)
-
-
-def _items_to_read(files: list[_ToRead], store: Store) -> Iterator[Item]:
-    for each in files:
-        file = each.file
+def _items_to_read(
+    files: list[tuple[ImageFile, str, str]], restored: Mapping[str, int], store: Store
+) -> Iterator[Item]:
+    """Yield files with their digests and ids as items, with what people gave these."""
+    for file, digest, identifier in files:
         with store.reading() as connection:
-            text, labels, columns = follow.given_to(
-                connection, str(file.folder), file.name, each.digest
+            text, labels, columns = tracked.user_metadata(
+                connection, str(file.folder), file.name, restored.get(file.name, 0)
             )
-        yield file.item(each.digest, each.id, text=text, labels=labels, columns=columns)
+        yield file.item(digest, identifier, text=text, labels=labels, columns=columns)

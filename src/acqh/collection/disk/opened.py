@@ -224,7 +224,7 @@ class IndexCache:
 
     def _store_levels(self, connection: sqlite3.Connection) -> None:
         row = LEVELS, self.levels.stored()
-        connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", row)
+        connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row)
         connection.execute("COMMIT")
         self._levels_change = self.levels.change
 

@@ -151,10 +151,13 @@ def _check_items(connection: sqlite3.Connection, shape: tuple[int, ...] | None) 
         if not isinstance(image, bytes) or checksum(image) != stored:
             yield f"the thumbnail of item number {number} does not match its checksum"
     for (number,) in connection.execute(
-        "SELECT number FROM followed JOIN items USING (number) "
+        "SELECT number FROM tracked_files JOIN items USING (number) "
         "WHERE json_valid(columns) AND json_extract(columns, '$.file') IS NOT name"
     ):
-        yield f"item number {number} follows another file than it says"
+        yield f"item number {number} tracks another file than it says"
+    for number, *values, stored in connection.execute("SELECT * FROM tombstones"):
+        if checksum(*map(str, values)) != stored:
+            yield f"tombstone {number} does not match its checksum"
 
 
 def _check_values(connection: sqlite3.Connection) -> Iterator[str]:

@@ -24,7 +24,7 @@ _NO_CHANGE = 1 << 62
 # Numbers given as one parameter: SQLite takes only this many of them in a statement.
 LISTED = "(SELECT value FROM json_each(?))"
 # Counts up when tables change.
-LAYOUT = 4
+LAYOUT = 5
 # Captions, what an item is called, its labels, and the signs in all else that it has. Nothing but
 # the index is stored: the texts are those of the items. Words are letters, with their marks, and
 # numbers; symbols and what is for private use are words too, but not the two of ASCII.
@@ -37,11 +37,14 @@ CREATE VIRTUAL TABLE words USING fts5(
 # Every item and every removal takes the next change number. An item's is its number for good.
 # The two indexes are for counting items without reading them.
 #
+# `tombstones`: of tracked files whose items were removed: by `sync`, with what people gave them, to
+# be given back; or by people for good, with the file alone (`is_final`).
+#
 # `item_values`: of each label and column of an item, as SQLite compares them: numbers exactly, and
 # before texts. What has no place in that order lies behind as bytes: null is empty, and a whole
 # number that neither 64 bits nor a real number can hold is its digits.
 _SCHEMA = f"""
-CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE items (
     number INTEGER PRIMARY KEY,
     id TEXT NOT NULL UNIQUE,
@@ -52,25 +55,31 @@ CREATE TABLE items (
     code BLOB NOT NULL,
     checksum INTEGER NOT NULL
 );
-CREATE INDEX items_by_what_coded_them ON items (coded_by);
+CREATE INDEX items_coded_by ON items (coded_by);
 CREATE TABLE thumbnails (
     number INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE,
-    picture BLOB NOT NULL,
+    thumbnail BLOB NOT NULL,
     checksum INTEGER NOT NULL
 );
 CREATE INDEX thumbnails_by_checksum ON thumbnails (checksum);
-CREATE TABLE followed (
+CREATE TABLE tracked_files (
     number INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE,
     folder TEXT NOT NULL,
     name TEXT NOT NULL,
     UNIQUE (name, folder)
 );
-CREATE TABLE remembered (
-    sha256 TEXT PRIMARY KEY,
+CREATE TABLE tombstones (
+    number INTEGER PRIMARY KEY,
+    folder TEXT NOT NULL,
+    name TEXT NOT NULL,
+    sha256 TEXT NOT NULL,
     text TEXT NOT NULL,
     labels TEXT NOT NULL,
-    columns TEXT NOT NULL
-) WITHOUT ROWID;
+    columns TEXT NOT NULL,
+    is_final INTEGER NOT NULL,
+    checksum INTEGER NOT NULL,
+    UNIQUE (folder, name, sha256)
+);
 CREATE TABLE removals (change INTEGER PRIMARY KEY, number INTEGER NOT NULL);
 CREATE TABLE item_values (
     name TEXT NOT NULL,
@@ -88,7 +97,7 @@ def listed(numbers: Iterable[int]) -> str:
     return json.dumps(list(numbers))
 
 
-def read_fact(connection: sqlite3.Connection, name: str) -> int:
+def read_number(connection: sqlite3.Connection, name: str) -> int:
     """Return a number that is stored under a name."""
     text = read_text(connection, name)
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else -1
@@ -99,12 +108,12 @@ def read_fact(connection: sqlite3.Connection, name: str) -> int:
 
 def read_change(connection: sqlite3.Connection) -> int:
     """Return the number of the last change."""
-    return read_fact(connection, "change")
+    return read_number(connection, "change")
 
 
 def read_text(connection: sqlite3.Connection, name: str) -> str:
     """Return a text that is stored under a name, or an empty one."""
-    row = first_row(connection, "SELECT value FROM facts WHERE name = ?", name)
+    row = first_row(connection, "SELECT value FROM meta WHERE name = ?", name)
     return "" if row is None else str(row[0])
 
 
@@ -200,10 +209,15 @@ class Store:
             finally:
                 connection.execute(f"PRAGMA busy_timeout = {int(1e3 * self.timeout)}")
 
-    def compact(self) -> None:
-        """Put all changes into the one file, and all words into one piece of their index."""
+    def compact(self, *, erase: bool = False) -> None:
+        """Put all changes into the one file, and all words into one piece of their index.
+
+        `erase`: also write the file anew, so that nothing is left of what was deleted.
+        """
         with self._lent() as connection:
             connection.execute("INSERT INTO words (words) VALUES ('optimize')")
+            if erase:
+                connection.execute("VACUUM")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @contextmanager
@@ -356,8 +370,8 @@ def _create(path: Path, generation: str, journal: str) -> None:
         connection.execute("PRAGMA page_size = 4096")
         connection.execute(f"PRAGMA journal_mode = {journal}")
         connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
-        facts = {"layout": LAYOUT, "change": 0, "generation": generation}
-        connection.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
+        meta = {"layout": LAYOUT, "change": 0, "generation": generation}
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
 
 
 def open_store(path: Path, *, timeout: float = WRITE_TIMEOUT_SECONDS, **how: Any) -> Store:
@@ -368,7 +382,7 @@ def open_store(path: Path, *, timeout: float = WRITE_TIMEOUT_SECONDS, **how: Any
     store = Store(path, timeout=timeout, **how)
     try:
         with store.reading() as connection:
-            layout = read_fact(connection, "layout")
+            layout = read_number(connection, "layout")
             if layout != LAYOUT:
                 raise CorruptBundleError(
                     f"{path} has layout {layout}, this acqh reads {LAYOUT}; open it with the acqh "

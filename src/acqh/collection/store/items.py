@@ -34,7 +34,7 @@ LABEL = "label"
 _READ = (
     "SELECT i.number, id, text, labels, columns, t.number IS NOT NULL, coded_by, code, folder "
     "FROM items i LEFT JOIN thumbnails t ON t.number = i.number "
-    "LEFT JOIN followed f ON f.number = i.number"
+    "LEFT JOIN tracked_files f ON f.number = i.number"
 )
 # The fact under which it is stored how well items that were added fit.
 _DRIFT = "drift"
@@ -138,7 +138,7 @@ def _fields(row: Sequence[Any]) -> dict[str, Any]:
 
 def read_thumbnail(connection: sqlite3.Connection, identifier: str) -> bytes:
     """Return an item's small image; raise MissingItemError where there is none."""
-    wanted = "SELECT picture FROM items LEFT JOIN thumbnails USING (number) WHERE id = ?"
+    wanted = "SELECT thumbnail FROM items LEFT JOIN thumbnails USING (number) WHERE id = ?"
     row = first_row(connection, wanted, identifier)
     if row is None:
         raise MissingItemError(f"no item has the id {identifier!r}")
@@ -153,7 +153,7 @@ def numbers_showing(
     """Return which of some items have exactly this thumbnail."""
     rows = connection.execute(
         f"SELECT number FROM thumbnails WHERE number IN {LISTED} "  # noqa: S608
-        "AND checksum = ? AND picture = ? ORDER BY number",
+        "AND checksum = ? AND thumbnail = ? ORDER BY number",
         (listed(among), checksum(thumbnail), thumbnail),
     )
     return [number for (number,) in rows]
@@ -161,7 +161,7 @@ def numbers_showing(
 
 def thumbnails_of(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, bytes]:
     """Return the thumbnails of items by number; items without one are left out."""
-    wanted = f"SELECT number, picture FROM thumbnails WHERE number IN {LISTED}"  # noqa: S608
+    wanted = f"SELECT number, thumbnail FROM thumbnails WHERE number IN {LISTED}"  # noqa: S608
     return dict(connection.execute(wanted, (listed(numbers),)))
 
 
@@ -170,7 +170,7 @@ def read_pictures(
 ) -> Iterator[tuple[str, dict[str, Any], bytes, bytes]]:
     """Yield id, columns, code and thumbnail of items that have one, in order of insertion."""
     rows = connection.execute(
-        "SELECT id, columns, code, picture FROM items JOIN thumbnails USING (number) "
+        "SELECT id, columns, code, thumbnail FROM items JOIN thumbnails USING (number) "
         "ORDER BY number"
     )
     return ((identifier, parsed("[]", columns)[1], *rest) for identifier, columns, *rest in rows)
@@ -292,7 +292,7 @@ class Writer:
     change: int  # the last one
 
     def insert(self, item: Item) -> str:
-        """Add an item that has an id; it follows its file, if it has a folder."""
+        """Add an item that has an id; it tracks its file, if it has a folder."""
         self.change += 1
         labels = json.dumps(item.labels, ensure_ascii=False)
         columns = json.dumps(item.columns, ensure_ascii=False)
@@ -308,7 +308,7 @@ class Writer:
             )
         self._derive(self.change, item.text, labels, columns)
         if item.folder:
-            self.follow(self.change, item.folder, item.columns[FILE])
+            self.track(self.change, item.folder, item.columns[FILE])
         return str(item.id)
 
     def remove(self, identifier: str) -> None:
@@ -332,19 +332,23 @@ class Writer:
         self._derive(number, text, labels, columns)
         self.change += 1
 
-    def follow(self, number: int, folder: str, name: str) -> None:
-        """Let an item follow a file."""
-        self.connection.execute("INSERT INTO followed VALUES (?, ?, ?)", (number, folder, name))
+    def track(self, number: int, folder: str, name: str) -> None:
+        """Let an item track a file."""
+        self.connection.execute(
+            "INSERT INTO tracked_files VALUES (?, ?, ?)", (number, folder, name)
+        )
 
-    def follower(self, folder: str, name: Any) -> str | None:
-        """Return the id of the item that follows a file, or None."""
-        wanted = "SELECT id FROM followed JOIN items USING (number) WHERE folder = ? AND name = ?"
+    def tracker(self, folder: str, name: Any) -> str | None:
+        """Return the id of the item that tracks a file, or None."""
+        wanted = (
+            "SELECT id FROM tracked_files JOIN items USING (number) WHERE folder = ? AND name = ?"
+        )
         row = first_row(self.connection, wanted, folder, name)
         return None if row is None else str(row[0])
 
-    def still_following(self, item: Item) -> Item:
-        """Return an item that follows the file which the one of its id follows."""
-        wanted = "SELECT folder, columns FROM followed JOIN items USING (number) WHERE id = ?"
+    def keep_tracking(self, item: Item) -> Item:
+        """Return an item that tracks the file which the one of its id tracks."""
+        wanted = "SELECT folder, columns FROM tracked_files JOIN items USING (number) WHERE id = ?"
         row = first_row(self.connection, wanted, item.id)
         if row is None or item.folder:
             return item
@@ -377,7 +381,7 @@ def changing(store: Store) -> Iterator[Writer]:
     with store.writing() as connection:
         writer = Writer(connection, read_change(connection))
         yield writer
-        connection.execute("UPDATE facts SET value = ? WHERE name = 'change'", (writer.change,))
+        connection.execute("UPDATE meta SET value = ? WHERE name = 'change'", (writer.change,))
         # Those that no index needs to catch up.
         forgotten = writer.change - _KEPT_CHANGES
         connection.execute("DELETE FROM removals WHERE change <= ?", (forgotten,))
@@ -388,15 +392,15 @@ def insert_items(
 ) -> list[str | None]:
     """Add items, all in one transaction.
 
-    `replacing`: put an item in place of the one that has its id or follows the same file, and let
-    it follow this file still; otherwise it is left out. `strict`: raise where it would be left
+    `replacing`: put an item in place of the one that has its id or tracks the same file, and let it
+    track this file still; otherwise it is left out. `strict`: raise where it would be left
     out, and add none. Gives the id of each; None for those that were left out.
     """
     ids: list[str | None] = []
     with changing(store) as writer:
         for given in items:
             item = given
-            if item.folder and (own := writer.follower(item.folder, item.columns[FILE])):
+            if item.folder and (own := writer.tracker(item.folder, item.columns[FILE])):
                 item = replace(item, id=own)
             if find_number(writer.connection, item.id) is not None:
                 if not replacing and strict:
@@ -406,31 +410,22 @@ def insert_items(
                 if not replacing:
                     ids.append(None)
                     continue
-                item = writer.still_following(item)
+                item = writer.keep_tracking(item)
                 writer.remove(item.id)
             ids.append(writer.insert(item))
     return ids
 
 
-def remove_items(store: Store, ids: Iterable[str]) -> int:
-    """Remove items, all in one transaction; raise MissingItemError, and remove none."""
-    each = list(dict.fromkeys(ids))
-    with changing(store) as writer:
-        for identifier in each:
-            writer.remove(identifier)
-    return len(each)
-
-
 def carry_over(old: Store, new: Store) -> None:
-    """Give items the thumbnails that they had elsewhere, and remember what was remembered there."""
+    """Give items the thumbnails that they had elsewhere, and copy the tombstones from there."""
     with old.reading() as there, new.writing() as here:
-        rows = there.execute("SELECT sha256, text, labels, columns FROM remembered")
-        here.executemany("INSERT INTO remembered VALUES (?, ?, ?, ?)", rows)
+        rows = there.execute("SELECT * FROM tombstones")
+        here.executemany("INSERT INTO tombstones VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         rows = there.execute(
-            "SELECT picture, t.checksum, id FROM thumbnails t JOIN items USING (number)"
+            "SELECT thumbnail, t.checksum, id FROM thumbnails t JOIN items USING (number)"
         )
         here.executemany(
-            "UPDATE thumbnails SET picture = ?, checksum = ? "
+            "UPDATE thumbnails SET thumbnail = ?, checksum = ? "
             "WHERE number = (SELECT number FROM items WHERE id = ?)",
             rows,
         )
@@ -449,7 +444,7 @@ def note_added(store: Store, added: Drift) -> None:
     with store.writing() as connection:
         known = read_drift(connection, None).plus(added)
         connection.execute(
-            "INSERT OR REPLACE INTO facts VALUES (?, ?)", (_DRIFT, json.dumps(asdict(known)))
+            "INSERT OR REPLACE INTO meta VALUES (?, ?)", (_DRIFT, json.dumps(asdict(known)))
         )
 
 

@@ -1,0 +1,263 @@
+"""Removed items: what they were given comes back with their files, and what is removed stays so."""
+
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from acqh.collection import Collection, Item
+from acqh.collection.disk.generations import current_folder
+
+Image = pytest.importorskip("PIL.Image")
+SMALL = {"image_encoder": "hog", "text_encoder": "tfidf", "n_components": 2, "n_codebooks": 2}
+
+
+def save(path, seed):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(seed).integers(0, 255, (8, 8, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(path)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Build a collection that tracks no folder yet; nobody changes it."""
+    path = tmp_path_factory.mktemp("built") / "c.acqh"
+    words = ["sea wave", "dog cat", "car street"]
+    items = [Item(Image.new("RGB", (8, 8), (40 * n, 0, 99)), words[n], [words[n][:3]], str(n))
+             for n in range(3)]  # fmt: skip
+    Collection.build(items, path, **SMALL).close()
+    return path
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Give ten images in one folder and, in another, a copy of the first."""
+    folder = tmp_path / "photos"
+    for number in range(10):
+        save(folder / "a" / f"{number}.png", number)
+    (folder / "b").mkdir()
+    shutil.copy2(folder / "a" / "0.png", folder / "b" / "copy.png")
+    return folder
+
+
+@pytest.fixture
+def collection(built, photos, tmp_path):
+    with Collection.open(shutil.copytree(built, tmp_path / "c.acqh")) as opened:
+        assert len(opened.sync(photos).new) == 11
+        yield opened
+
+
+def given(collection, identifier):
+    item = collection.item(identifier)
+    return item.text, item.labels, item.columns.get("place")
+
+
+def take_away(path):
+    """Remove a file; return a function that brings it back."""
+    content = path.read_bytes()
+    path.unlink()
+    return lambda: path.write_bytes(content)
+
+
+def test_equal_files_get_back_what_each_was_given(collection, photos):
+    for name, text, label in (("a/0.png", "first", "dog"), ("b/copy.png", "second", "car")):
+        collection.label(Item(id=name, text=text, labels=[label], columns={"place": text}))
+    back = [take_away(photos / name) for name in ("a/0.png", "b/copy.png")]
+    assert len(collection.sync(photos).deleted) == 2
+    for bring in back:
+        bring()
+    assert len(collection.sync(photos).new) == 2
+    assert given(collection, "a/0.png") == ("first", ("dog",), "first")
+    assert given(collection, "b/copy.png") == ("second", ("car",), "second")
+    assert collection.verify().problems == ()
+
+
+def test_equal_files_that_come_back_elsewhere_get_one_each(collection, photos):
+    for name in ("a/0.png", "b/copy.png"):
+        collection.label(Item(id=name, text=f"caption {name}"))
+    content = (photos / "a" / "0.png").read_bytes()
+    for name in ("a/0.png", "b/copy.png"):
+        (photos / name).unlink()
+    collection.sync(photos)
+    for name in ("x.png", "y.png", "z.png"):
+        (photos / name).write_bytes(content)
+    collection.sync(photos)
+    texts = [collection.item(name).text for name in ("x.png", "y.png", "z.png")]
+    assert sorted(texts) == ["", "caption a/0.png", "caption b/copy.png"]
+
+
+def test_a_caption_that_was_replaced_does_not_return_on_a_copy(collection, photos):
+    collection.label(Item(id="a/1.png", text="SECRET"))
+    bring = take_away(photos / "a" / "1.png")
+    collection.sync(photos)
+    bring()
+    collection.sync(photos)
+    assert collection.item("a/1.png").text == "SECRET"
+    collection.label(Item(id="a/1.png", text="harmless"))
+    shutil.copy2(photos / "a" / "1.png", photos / "again.png")
+    collection.sync(photos)
+    assert collection.item("again.png").text == ""
+    (photos / "a" / "1.png").unlink()
+    collection.sync(photos)
+    assert collection.item("again.png").text == "harmless", "as if it had been moved"
+    assert not collection.search(text="SECRET", mode="words").hits
+
+
+def test_a_caption_that_an_equal_file_took_over_is_not_given_twice(collection, photos):
+    collection.label(Item(id="a/0.png", text="SECRET"))
+    bring = take_away(photos / "a" / "0.png")
+    collection.sync(photos)
+    assert collection.item("b/copy.png").text == "SECRET"
+    collection.label(Item(id="b/copy.png", text="harmless"))
+    bring()
+    collection.sync(photos)
+    assert collection.item("a/0.png").text == ""
+
+
+def test_a_caption_that_was_taken_away_does_not_come_back(collection, photos):
+    collection.label(Item(id="a/1.png", text="SECRET", labels=["dog"]))
+    bring = take_away(photos / "a" / "1.png")
+    collection.sync(photos)
+    bring()
+    collection.sync(photos)
+    collection.label(Item(id="a/1.png", text="", labels=[]))
+    bring = take_away(photos / "a" / "1.png")
+    collection.sync(photos)
+    bring()
+    collection.sync(photos)
+    assert given(collection, "a/1.png") == ("", (), None)
+
+
+def nothing_new(collection, photos):
+    report = collection.sync(photos, dry_run=True)
+    assert report == collection.sync(photos)
+    return (report.new, report.changed, report.moved, report.deleted) == ((), (), (), ())
+
+
+def test_a_removed_item_stays_removed_until_its_file_changes(collection, photos):
+    collection.label(Item(id="a/2.png", text="caption"))
+    collection.remove(["a/2.png", "1"])
+    assert nothing_new(collection, photos)
+    os.utime(photos / "a" / "2.png", (1e9, 1e9))  # only touched
+    assert nothing_new(collection, photos)
+    (photos / "a" / "2.png").rename(photos / "a" / "renamed.png")
+    assert nothing_new(collection, photos)
+    with collection.relearn() as retrained:
+        assert nothing_new(retrained, photos)
+        shutil.copy2(photos / "a" / "renamed.png", photos / "copy of it.png")
+        assert retrained.sync(photos).new == ("copy of it.png",)
+        assert retrained.item("copy of it.png").text == ""
+        save(photos / "a" / "renamed.png", 77)
+        assert retrained.sync(photos).new == ("a/renamed.png",)
+        assert retrained.item("a/renamed.png").text == ""
+        assert retrained.verify().problems == ()
+
+
+def test_a_removed_item_whose_file_goes_and_comes_back_stays_removed(collection, photos):
+    collection.remove("a/2.png")
+    bring = take_away(photos / "a" / "2.png")
+    assert nothing_new(collection, photos)
+    bring()
+    assert nothing_new(collection, photos)
+
+
+def test_one_of_two_equal_items_can_be_removed(collection, photos):
+    collection.remove("b/copy.png")
+    assert nothing_new(collection, photos)
+    (photos / "a" / "0.png").rename(photos / "a" / "moved.png")
+    assert collection.sync(photos).moved == ("a/0.png",)
+    assert nothing_new(collection, photos)
+    assert "b/copy.png" not in collection
+
+
+def test_a_removed_file_is_seen_as_part_of_a_folder_around_it(collection, photos):
+    collection.remove("a/2.png")
+    assert nothing_new(collection, photos / "a")
+    assert nothing_new(collection, photos)
+
+
+def stored_bytes(path):
+    return b"".join(
+        file.read_bytes() for file in sorted(current_folder(path).glob("items.sqlite*"))
+    )
+
+
+def test_forgetting_leaves_no_word_of_removed_items_in_the_files(collection, photos):
+    collection.label(Item(id="a/1.png", text="Gorgonzola", columns={"place": "Taleggio"}))
+    collection.label(Item(id="a/2.png", text="Provolone"))
+    bring = take_away(photos / "a" / "1.png")
+    collection.sync(photos)
+    collection.remove("a/2.png")
+    path = collection.path
+    assert b"Gorgonzola" in stored_bytes(path)
+    collection.sync(photos, forget=True)
+    collection.close()
+    with Collection.open(path) as opened:
+        for word in (b"orgonzola", b"aleggio", b"rovolone"):
+            assert word not in stored_bytes(path)
+        assert nothing_new(opened, photos), "what was removed stays removed"
+        bring()
+        opened.sync(photos)
+        assert given(opened, "a/1.png") == ("", (), None)
+
+
+# Taking captions, labels and columns away.
+
+
+def test_what_is_given_empty_is_taken_away_and_what_is_not_given_stays(collection):
+    collection.label(Item(id="a/1.png", text="waves", labels=["sea"], columns={"place": "Rome"}))
+    collection.label(Item(id="a/1.png"))
+    assert given(collection, "a/1.png") == ("waves", ("sea",), "Rome")
+    collection.label(Item(id="a/1.png", text=""))
+    assert given(collection, "a/1.png") == ("", ("sea",), "Rome")
+    collection.label(Item(id="a/1.png", labels=[], columns={"place": None}))
+    assert given(collection, "a/1.png") == ("", (), None)
+    assert "place" not in collection.item("a/1.png").columns
+    assert "file" in collection.item("a/1.png").columns
+    assert collection.verify().problems == ()
+
+
+@pytest.mark.parametrize("empty", [{"text": None}, {"text": None, "labels": None}])
+def test_none_takes_away(collection, empty):
+    collection.label(Item(id="a/1.png", text="waves", labels=["sea"]))
+    collection.label(Item(id="a/1.png", **empty))
+    assert given(collection, "a/1.png")[0] == ""
+    assert given(collection, "a/1.png")[1] == (() if "labels" in empty else ("sea",))
+
+
+def test_an_item_without_image_keeps_its_text(built, tmp_path):
+    with Collection.open(shutil.copytree(built, tmp_path / "d.acqh")) as collection:
+        collection.add(Item(text="sea dog", id="words"))
+        report = collection.label(Item(id="words", text=""))
+        assert report.ids == ()
+        assert "neither" in report.skipped[0][1]
+        assert collection.item("words").text == "sea dog"
+
+
+def test_a_caption_that_was_taken_away_no_longer_moves_the_code(collection):
+    code = collection.item("a/1.png").code
+    hits = collection.search(item="a/1.png", k=20).hits
+    collection.label(Item(id="a/1.png", text="sea wave", labels=["sea"]))
+    assert collection.item("a/1.png").coded_by == "labels+image+text"
+    collection.label(Item(id="a/1.png", text="", labels=[]))
+    item = collection.item("a/1.png")
+    assert item.coded_by == "image"
+    assert item.code == code
+    assert [hit.id for hit in collection.search(item="a/1.png", k=20).hits] == [
+        it.id for it in hits
+    ]
+
+
+def test_empty_cells_of_a_table_take_away_if_that_is_said(collection, tmp_path):
+    table = tmp_path / "labels.csv"
+    table.write_text("id,text,labels,place\na/1.png,waves,sea,Rome\n")
+    collection.label(table)
+    table.write_text("id,text,labels,place\na/1.png,,dog,\n")
+    collection.label(table)
+    assert given(collection, "a/1.png") == ("waves", ("dog",), "Rome")
+    collection.label(table, clear=True)
+    assert given(collection, "a/1.png") == ("", ("dog",), None)
+    table.write_text("id,place\na/1.png,Ostia\n")
+    collection.label(table, clear=True)
+    assert given(collection, "a/1.png") == ("", ("dog",), "Ostia"), "no column, nothing taken away"
