@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge, RidgeCV
 
-from acqh.stats import Statistics, compiled, plain, regress
+from acqh.stats import Statistics, regress
 from acqh.stats.ridge import RidgeSolver, regress_moments, regress_rows
 
 
@@ -144,15 +144,3 @@ def test_features_that_are_no_predictions_are_regressed_as_ever():
     plain = regress(stats.views["image"], vectors, 0.01)
     tried = regress(stats.views["image"], vectors, 0.01, is_predicted=True)
     np.testing.assert_array_equal(tried.coefficients, plain.coefficients)
-
-
-@pytest.mark.parametrize("run", [plain, compiled])
-def test_energies_are_those_of_the_inverse(run):
-    rng = np.random.default_rng(0)
-    for n in (1, 2, 9):
-        X = rng.normal(size=(n, 5))
-        diagonal, beside = rng.random(n) + 2.0, rng.random(n - 1)
-        T = np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1)
-        found = np.empty(5)
-        run.tridiagonal_energies(diagonal, beside, X, found)
-        np.testing.assert_allclose(found, np.diag(X.T @ np.linalg.solve(T, X)), rtol=1e-12)

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from acqh._core.arrays import Floats, is_tensor, slices
+from acqh._core.arrays import is_tensor, slices
 from acqh._core.imports import require
 from acqh.errors import DeviceError, InvalidInputError, ViewError
 
@@ -107,57 +107,3 @@ def check_rows(matrix: Tensor, name: str, width: int | None = None) -> None:
     row = first_bad_row(matrix)
     if row is not None:
         raise ViewError(f"{name} has a NaN or infinite value in row {row}; remove or impute it")
-
-
-class EigenForm:
-    """A symmetric matrix by its eigenvalues, found on a device: the twin of `linalg.Tridiagonal`.
-
-    A GPU finds all eigenpairs of a matrix of a thousand columns while a CPU is reducing it; what is
-    done with them after that is small, and done on the host.
-
-    `values`: (n,); eigenvalues, rising. `vectors`: (n, n); eigenvectors, one per column.
-
-    Examples
-    --------
-    >>> form = EigenForm.of(np.array([[2.0, 1.0], [1.0, 2.0]]), "cpu")
-    >>> form.eigenvalues().round(6)
-    array([1., 3.])
-    >>> form.rotate_back(form.solve(1.0, form.rotate(np.array([[4.0], [4.0]])))).round(6)
-    array([[1.],
-           [1.]])
-    """
-
-    def __init__(self, values: Floats, vectors: Floats) -> None:
-        self._values = values
-        self._vectors = vectors
-
-    @classmethod
-    def of(cls, gram: Floats, device: Any) -> "EigenForm":
-        """Find the eigenpairs of a symmetric matrix, (n, n)."""
-        torch = require("torch")
-        values, vectors = torch.linalg.eigh(to_tensor(gram, device, torch.float64))
-        return cls(values.cpu().numpy(), vectors.cpu().numpy())
-
-    def eigenvalues(self) -> Floats:
-        """Return the eigenvalues, rising: (n,)."""
-        return self._values
-
-    def leading(self, n_vectors: int) -> tuple[Floats, Floats]:
-        """Return the largest eigenvalues, falling, and their eigenvectors."""
-        return (
-            self._values[::-1][:n_vectors],
-            np.ascontiguousarray(self._vectors[:, ::-1][:, :n_vectors]),
-        )
-
-    def rotate(self, right: Floats) -> Floats:
-        """Return ``V^T right``, (n, k)."""
-        return np.asarray(self._vectors.T @ right)
-
-    def rotate_back(self, rotated: Floats) -> Floats:
-        """Return ``V rotated``, (n, k)."""
-        return np.asarray(self._vectors @ rotated)
-
-    def solve(self, shift: float, rotated: Floats) -> Floats:
-        """Return ``(D + shift * I)^-1 rotated``, (n, k)."""
-        # What rounding leaves of an eigenvalue of zero must not outweigh the shift.
-        return np.asarray(rotated / (np.maximum(self._values, 0.0) + shift)[:, None])

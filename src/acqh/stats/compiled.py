@@ -52,28 +52,6 @@ def add_mixed_product(
                 product[column, j] += value * np.float64(block[i, j])
 
 
-@kernel()
-def tridiagonal_energies(
-    diagonal: Floats, off_diagonal: Floats, columns: Floats, energies: Floats
-) -> None:
-    """Set ``energies[j]`` to ``x_j^T T^-1 x_j`` of the columns x, T tridiagonal and definite.
-
-    With ``T = L D L^T`` that is the sum of squares of ``L^-1 x_j`` over D: half of a solution.
-    """
-    n_rows, n_columns = columns.shape
-    state = np.zeros(n_columns)
-    energies[:] = 0.0
-    pivot = 1.0
-    for i in range(n_rows):
-        factor = off_diagonal[i - 1] / pivot if i else 0.0
-        pivot = diagonal[i] - (factor * off_diagonal[i - 1] if i else 0.0)
-        inverse = 1.0 / pivot
-        for j in range(n_columns):
-            here = columns[i, j] - factor * state[j]
-            state[j] = here
-            energies[j] += here * here * inverse
-
-
 @kernel(inline="always")
 def _mix(word: np.uint64) -> np.uint64:
     """Spread the bits of a 64-bit word over all of it."""

@@ -44,19 +44,6 @@ def _csr(indptr: Ints, indices: Ints, data: Array, n_columns: int) -> sp.csr_arr
     return sp.csr_array((data.astype(np.float64, copy=False), indices, indptr), shape=shape)
 
 
-def tridiagonal_energies(
-    diagonal: Floats, off_diagonal: Floats, columns: Floats, energies: Floats
-) -> None:
-    """Set ``energies[j]`` to ``x_j^T T^-1 x_j`` of the columns x; see `compiled`."""
-    energies[:] = 0.0
-    state, factor, pivot = np.zeros(len(energies)), 0.0, 1.0
-    for i, column in enumerate(columns):
-        factor = off_diagonal[i - 1] / pivot if i else 0.0
-        pivot = diagonal[i] - (factor * off_diagonal[i - 1] if i else 0.0)
-        state = column - factor * state
-        energies += state * state * (1.0 / pivot)
-
-
 def add_row_hashes(block: Array, salts: Ints, hashes: Ints) -> None:
     """Add to ``hashes[i]`` a number that depends on every value of row i; see `compiled`."""
     words = np.ascontiguousarray(block, dtype=np.float64).view(np.uint64)

@@ -7,9 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from acqh._core.arrays import Bools, Floats, Matrix, is_sparse
-from acqh._core.device import EigenForm
-from acqh._core.linalg import Tridiagonal, factor_spd, mean_diagonal
-from acqh._core.runtime import loops
+from acqh._core.linalg import EigenForm, factor_spd, mean_diagonal
 from acqh.errors import ViewError
 from acqh.stats.moments import ViewStatistics, cross_product, mirror, upper_gram
 
@@ -27,8 +25,8 @@ _DIRECTIONS = 32
 _RISES = 3
 # Less than this is left of an error only by rounding.
 _LEAST_LEFT = 1e-10
-# Matrices of fewer columns are reduced on the host: the way to a device would take longer.
-_WORTH_A_DEVICE = 256
+# Narrower matrices are decomposed on the host: the transfer to a device would take longer.
+_MIN_DEVICE_WIDTH = 256
 
 
 class RidgeSolver:
@@ -90,20 +88,19 @@ class RidgeSolver:
         self.gram = gram - n_items * np.outer(self.mean, self.mean)
 
     @cached_property
-    def form(self) -> Tridiagonal | EigenForm:
-        """The centred Gram matrix, reduced."""
-        if self.device is not None and len(self.gram) >= _WORTH_A_DEVICE:
-            return EigenForm.of(self.gram, self.device)
-        return Tridiagonal.of(self.gram)
+    def form(self) -> EigenForm:
+        """Eigendecomposition of the centred Gram matrix."""
+        is_wide = len(self.gram) >= _MIN_DEVICE_WIDTH
+        return EigenForm.of(self.gram, self.device if is_wide else None)
 
     @cached_property
     def values(self) -> Floats:
         """Eigenvalues of the centred Gram matrix, rising."""
-        return np.maximum(self.form.eigenvalues(), 0.0)
+        return np.maximum(self.form.values, 0.0)
 
     @cached_property
     def rotated_rows(self) -> Floats:
-        """The rows, centred and in the basis of the reduced Gram matrix: (n_features, n_rows)."""
+        """The rows, centred and in the basis of eigenvectors: (n_features, n_rows)."""
         return self._rotate(self.rows)
 
     def _rotate(self, rows: Any) -> Floats:
@@ -131,13 +128,7 @@ class RidgeSolver:
 
     def _left_of(self, rotated: Floats, penalty: float) -> Floats:
         # Each row's squared length in the inverse of the ridged Gram matrix is its leverage.
-        if isinstance(self.form, Tridiagonal):
-            leverages = np.empty(rotated.shape[1])
-            diagonal = self.form.diagonal + penalty
-            run = loops("acqh.stats", 4 * rotated.size)
-            run.tridiagonal_energies(diagonal, self.form.off_diagonal, rotated, leverages)
-        else:
-            leverages = np.einsum("ij,ij->j", rotated, self.form.solve(penalty, rotated))
+        leverages = 1.0 / (self.values + penalty) @ np.square(rotated)
         left = 1.0 - leverages - self.fit_intercept / self.n_items
         return np.asarray(np.maximum(left, _LEAST_LEFT))
 
@@ -183,10 +174,10 @@ class RidgeSolver:
     def _generalised(
         self, rotated: Floats, power: float, penalties: Floats, freedoms: Floats
     ) -> int:
-        residuals = np.empty(len(penalties))
-        for i, penalty in enumerate(penalties):
-            fitted = self.form.solve(penalty, rotated)
-            residuals[i] = power - np.vdot(rotated, fitted) - penalty * np.vdot(fitted, fitted)
+        ridged = self.values + penalties[:, None]
+        # An eigenvector of value v and energy e explains e (v + 2 p) / (v + p)^2 of the power.
+        shares = (ridged + penalties[:, None]) / ridged**2
+        residuals = power - shares @ np.square(rotated).sum(axis=1)
         left = np.maximum(1.0 - (freedoms + 1.0) / self.n_items, 1.0 / self.n_items)
         errors = np.maximum(residuals, 0.0) / left**2
         errors[:-1][freedoms[:-1] + 1.0 > _MAX_FREEDOM * self.n_items] = np.inf

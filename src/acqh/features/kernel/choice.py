@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.linalg import LinAlgError
 
 from acqh._core.arrays import Floats, Matrix, is_tensor
 from acqh._core.device import Tensor, row_blocks
-from acqh._core.linalg import Tridiagonal
+from acqh._core.linalg import EigenForm
 from acqh.features.kernel.kernels import (
     KERNELS,
     Columns,
@@ -122,7 +121,7 @@ class _Trial:
 
 @dataclass
 class _HostTrial(_Trial):
-    """A trial of arrays: every sum of kernels is reduced once, for all ridges."""
+    """A trial of arrays: every sum of kernels is decomposed once, for all ridges."""
 
     def errors(self, weights: Mixture) -> Floats:
         """Return the error of a sum of kernels for every ridge, as a share of the mean's."""
@@ -130,16 +129,16 @@ class _HostTrial(_Trial):
         inner, outer = (
             np.sum([share * blocks[side] for share, blocks in pairs], axis=0) for side in (0, 1)
         )
-        form = Tridiagonal.of(inner)
+        form = EigenForm.of(inner)
         across = form.rotate(outer).T
         mean = self.targets.mean(axis=0)
         rotated = form.rotate(self.targets - mean)
         left = self.expected - mean
         errors = []
         for ridge in self.ridges:
-            try:
+            if form.values[0] + ridge > 0:
                 errors.append(np.sum((across @ form.solve(ridge, rotated) - left) ** 2))
-            except LinAlgError:  # a ridge so small that rows which repeat others are in the way
+            else:  # the ridge is within rounding of zero, and some rows repeat others
                 errors.append(np.inf)
         return np.asarray(np.asarray(errors) / max(np.sum(left**2), np.finfo(float).tiny))
 

@@ -10,8 +10,7 @@ import numpy as np
 import scipy.linalg
 
 from acqh._core.arrays import Floats, Ints, Matrix
-from acqh._core.device import EigenForm
-from acqh._core.linalg import RANK_TOLERANCE, Tridiagonal, fix_signs
+from acqh._core.linalg import RANK_TOLERANCE, EigenForm, fix_signs
 from acqh.errors import InvalidInputError, ViewError
 from acqh.methods.acqh.space import Block, LabelEmbedding, Predictor, Space, make_predictor
 from acqh.methods.acqh.targets import AUTO, LABELS, MapRows, Target
@@ -31,7 +30,7 @@ def make_block(
     sums: Floats,
     n_items: float,
     *,
-    form: Tridiagonal | EigenForm | None = None,
+    form: EigenForm | None = None,
 ) -> Block:
     """Return the vectors of a target: features on their leading principal directions.
 
@@ -47,7 +46,7 @@ def make_block(
     is_centred = source != "labels" and target.similarity == "content"
     centre = mean if is_centred else np.zeros_like(mean)
     if form is None or not is_centred:
-        form = Tridiagonal.of(gram - n_items * np.outer(centre, centre))
+        form = EigenForm.of(gram - n_items * np.outer(centre, centre))
     values, directions = form.leading(target.rank or MAX_RANK)
     keep = values > RANK_TOLERANCE * max(values[0], np.finfo(float).tiny)
     keep[0] = True
