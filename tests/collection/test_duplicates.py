@@ -2,15 +2,18 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageEnhance, ImageOps
+from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 from typer.testing import CliRunner
 
 from acqh.cli import app
 from acqh.collection import Collection
-from acqh.collection.search.duplicates import _same_images
+from acqh.collection.search import duplicates
+from acqh.collection.search.same_image import compare
+from benchmarks.quality.drawings import CLOSE, KINDS
 
 
 def photograph(seed, size=(160, 120)):
@@ -76,25 +79,75 @@ def test_the_largest_file_is_the_best(path, folder):
             assert sizes == sorted(sizes, reverse=True)
 
 
-def test_the_command_prints_what_could_go_and_deletes_nothing(path, folder):
+def test_the_command_lists_removable_files_and_deletes_nothing(path, folder):
     def run(*arguments):
         return CliRunner().invoke(app, ["duplicates", str(path), *arguments]).stdout
 
     before = sorted(folder.iterdir())
-    printed = run("--keep", "best").split()
-    assert len(printed) == 1 + len(EDITS)
-    found = json.loads(run("--json"))
-    assert sorted(found["spare"]) == sorted(name.rsplit("/")[-1] for name in printed)
+    listed = {Path(name).name for name in run("--keep", "best").splitlines()}
+    # The kept file must show as much: recoloured and smaller originals stay.
+    assert {"00-jpeg.jpg", "01-small.jpg"} <= listed
+    assert listed & {"20.png", "20-copy.png"}
+    assert not listed & {f"{seed:02}.png" for seed in range(20)}
+    found = json.loads(run("--keep", "best", "--json"))
+    assert {Path(name).name for name in found["removable"]} == listed
+    assert "possible duplicates" in run()
     assert sorted(folder.iterdir()) == before
 
 
-def test_no_items_or_blank_ones_have_nothing_to_compare():
-    assert _same_images(np.zeros((0, 32, 32), np.uint8)) == []
-    assert _same_images(np.zeros((1, 32, 32), np.uint8)) == []
-    few = np.stack([np.full((32, 32), grey, np.uint8) for grey in (0, 255)])
-    assert _same_images(few) == []
+def build(folder, draw, n_images):
+    folder.mkdir()
+    for seed in range(n_images):
+        draw(seed).save(folder / f"{seed:03}.png")
+    settings = {"image_encoder": "hog", "text_encoder": "tfidf", "n_components": 8}
+    return Collection.build(folder, folder.with_suffix(".acqh"), **settings)
 
 
-def test_many_images_that_are_all_the_same_are_one_group():
-    ramp = np.tile(np.arange(0, 256, 8, dtype=np.uint8), (32, 1))
-    assert len(_same_images(np.stack([ramp] * 100))) == 99
+@pytest.mark.parametrize("kind", ["letters", "invoices", "chats", "cards", "smileys", "skies"])
+def test_different_images_of_one_kind_are_not_removable(tmp_path, kind):
+    with build(tmp_path / "images", KINDS[kind], 16) as collection:
+        groups = collection.duplicates()
+        assert not [group for group in groups if group.tier != "alike"]
+        assert collection.removable(groups) == {}
+
+
+def test_one_changed_amount_keeps_a_file_from_the_list(tmp_path):
+    # Thumbnails hardly show the difference, so that these may be possible duplicates.
+    with build(tmp_path / "images", CLOSE["amended invoices"], 6) as collection:
+        assert collection.removable(collection.duplicates()) == {}
+
+
+def test_every_removable_file_agrees_with_the_one_that_is_kept(tmp_path):
+    images = tmp_path / "images"
+    images.mkdir()
+    # A chain: every frame is like the next one, the last is not like the first.
+    for step in range(8):
+        frame = photograph(0).copy()
+        ImageDraw.Draw(frame).rectangle((0, 0, 160, 15 * step), fill="white")
+        frame.save(images / f"{step}.png")
+    settings = {"image_encoder": "hog", "text_encoder": "tfidf", "n_components": 4}
+    with Collection.build(images, tmp_path / "c.acqh", **settings) as collection:
+        assert collection.removable(collection.duplicates()) == {}
+
+
+def test_equal_blank_images_are_the_same_image(tmp_path):
+    with build(tmp_path / "images", lambda _: Image.new("RGB", (60, 40), "white"), 3) as collection:
+        Image.new("RGB", (90, 60), "white").save(tmp_path / "images" / "large.png")
+        collection.sync(tmp_path / "images")
+        tiers = {group.tier: set(group.ids) for group in collection.duplicates()}
+    assert tiers["same file"] == {"000.png", "001.png", "002.png"}
+    assert tiers["same image"] == {"000.png", "001.png", "002.png", "large.png"}
+
+
+def test_comparisons_grow_linearly_with_similar_images(tmp_path, monkeypatch):
+    counts = []
+    for n_images in (24, 96):
+        calls = []
+        monkeypatch.setattr(
+            duplicates, "compare", lambda *pair, calls=calls: calls.append(1) or compare(*pair)
+        )
+        with build(tmp_path / f"{n_images}", KINDS["noisy frames"], n_images) as collection:
+            collection.duplicates()
+        counts.append(len(calls))
+    assert counts[1] <= 5 * 96
+    assert counts[0] <= 5 * 24

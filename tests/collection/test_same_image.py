@@ -6,6 +6,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from acqh.collection import Collection, Item
+from benchmarks.quality.drawings import KINDS
 
 
 def drawn(position, size=200):
@@ -69,6 +70,16 @@ def test_only_meaning_counts_where_meaning_or_more_than_an_image_is_asked_for(do
 def test_another_image_is_not_taken_for_a_stored_one(dots):
     query = as_file(Image.new("RGB", (200, 200), "navy"), "PNG")
     assert not any("same image" in hit.why for hit in dots.search(image=query).hits)
+
+
+def test_an_invoice_that_is_not_stored_is_not_a_stored_one(tmp_path):
+    items = [Item(image=KINDS["invoices"](n), id=f"{n}") for n in range(12)]
+    settings = {"image_encoder": "hog", "text_encoder": "tfidf", "n_components": 4}
+    with Collection.build(items, tmp_path / "c.acqh", **settings) as collection:
+        hits = collection.search(image=as_file(KINDS["invoices"](500), "PNG"), k=12).hits
+        assert not any("same image" in hit.why for hit in hits)
+        copy = KINDS["invoices"](3).resize((496, 701))
+        assert collection.search(image=as_file(copy, "JPEG"), k=1).hits[0].why == ("same image",)
 
 
 def test_filters_hold_for_the_same_image_too(dots):

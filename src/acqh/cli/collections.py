@@ -316,28 +316,38 @@ def duplicates(
     path: CollectionArgument,
     keep: Annotated[
         Literal["best"] | None,
-        Option(help="Print what could go if the best of each image is kept; nothing is deleted."),
+        Option(
+            help="Compare the files of each group with its best one, and print those that it could "
+            "replace, one a line. Nothing is deleted."
+        ),
     ] = None,
 ) -> None:
-    """Find the same files, the same images, and what is alike."""
+    """List possible duplicates: the same files, the same images, and similar ones."""
     from acqh.cli.search import file_of
     from acqh.collection import Collection
 
     with Collection.open(path) as collection, reporting() as progress:
         groups = collection.duplicates(progress=progress)
         names = {id_: file_of(collection.item(id_)) or id_ for each in groups for id_ in each.ids}
-    spare = {id_ for each in groups if each.tier != "alike" for id_ in each.ids[1:]}
+        removable = collection.removable(groups, progress=progress) if keep else {}
+    # A name that a terminal cannot show, or of two lines, could be read as another one.
+    files = sorted(name for name in map(str, removable.values()) if name.isprintable())
 
     def show() -> None:
-        for identifier in sorted(spare) if keep else ():
-            print(names[identifier])
+        for file in files:
+            print(file)
         for each in () if keep else groups:
-            print(each.tier, *(f"  {names[id_]}" for id_ in each.ids), sep="\n")
+            tier = f"possible duplicates ({each.tier})"
+            print(tier, *(f"  {names[id_]}" for id_ in each.ids), sep="\n")
+        found = (
+            f"{count(len(files), 'file')} could be removed" if keep else "--keep best lists files"
+        )
         voice.note(
-            f"{count(len(spare), 'item')} could go (the same file or image); nothing was deleted"
+            f"{count(len(groups), 'group')} of possible duplicates; {found}; nothing was deleted"
         )
 
-    print_result({"groups": [asdict(each) for each in groups], "spare": sorted(spare)}, show)
+    facts = {"groups": [asdict(each) for each in groups]}
+    print_result(facts | ({"removable": files} if keep else {}), show)
 
 
 def verify(

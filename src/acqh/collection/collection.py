@@ -688,11 +688,12 @@ class Collection:
             return sync(self._current, folder, say, delete=delete, dry_run=dry_run, forget=forget)
 
     def duplicates(self, *, progress: Progress | None = None) -> list[DuplicateGroup]:
-        """Return groups of items whose images are the same, in three tiers; nothing is changed.
+        """Return groups of possible duplicates, in three tiers; change nothing.
 
-        Groups of a later tier contain those of the ones before: a group "same image" may hold
-        several of one "same file". What is compared are thumbnails and codes, near linearly in the
-        number of items.
+        Groups of a later tier contain those of earlier ones: a group "same image" may hold several
+        items of one "same file". Every item of a group agrees with its first item. Thumbnails and
+        codes are compared, in time near linear in the number of items. A thumbnail hides small
+        differences, such as a digit of a scanned page: `removable` compares the originals.
 
         Parameters
         ----------
@@ -718,6 +719,49 @@ class Collection:
         from acqh.collection.search.duplicates import find_duplicates
 
         return find_duplicates(self.opened, progress or say_nothing)
+
+    def removable(
+        self, groups: Iterable[DuplicateGroup], *, progress: Progress | None = None
+    ) -> dict[str, Path]:
+        """Return the files that could be removed if the first file of each group is kept.
+
+        The originals are compared. A file is removable if the kept one has the same bytes, or shows
+        the same image in the same colours, with as many pixels and no margin less. Not removable
+        are items of no folder, files that cannot be read, links to the kept file, files of several
+        frames or pages, and items of the tier "alike".
+
+        Parameters
+        ----------
+        groups : iterable of DuplicateGroup
+            As `duplicates` returns them.
+        progress : callable, optional
+            Called with how much is done, of how much (or None), and what.
+
+        Returns
+        -------
+        dict of str to Path
+            Files by the ids of their items.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from PIL import Image
+        >>> from acqh.collection import Collection
+        >>> home = tempfile.TemporaryDirectory()
+        >>> photos = Path(home.name, "photos")
+        >>> photos.mkdir()
+        >>> for name in ("a.png", "b.png"):
+        ...     Image.linear_gradient("L").save(photos / name)
+        >>> collection = Collection.build(photos, home.name + "/c.acqh", image_encoder="hog")
+        >>> [*collection.removable(collection.duplicates())]
+        ['b.png']
+        >>> collection.close()
+        >>> home.cleanup()
+        """
+        from acqh.collection.search.duplicates import find_removable
+
+        return find_removable(self.opened, groups, progress or say_nothing)
 
     def item(self, identifier: str) -> Item:
         """Return an item; raise MissingItemError where there is none of that id."""

@@ -1,55 +1,58 @@
-"""Items that show the same: the same file, the same image, or what is alike.
+"""Possible duplicates: the same file, the same image, or what is alike.
 
-Of every thumbnail a small grey image is kept, and of this the lowest frequencies (a discrete cosine
-transform) of the whole and of crops of it. Whose signs agree in some of them, in any of a few
-tables, is compared: that is near linear in the items. An image that was stored again, scaled,
-recoloured or slightly cropped agrees with a crop of the other in its lowest frequencies, and once
-the crop is found exactly, in its details too.
+The lowest frequencies (a discrete cosine transform) of small grey thumbnails and of their crops
+propose pairs: images are compared if the signs of some frequencies agree, in one of a few hash
+tables. That is near linear in the items. `same_image.compare` decides, on the thumbnails.
+
+Groups are stars, not chains: every item of a group agrees with its first item. Files that could be
+removed are compared once more, by their originals.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import filecmp
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache
-from io import BytesIO
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.cluster.hierarchy import DisjointSet
 
 from acqh._core.arrays import Array, Floats, Ints, slices
 from acqh._core.imports import require
 from acqh._core.runtime import Progress
 from acqh.collection.disk.opened import Opened
 from acqh.collection.search.rank import match_of
-from acqh.collection.store.items import read_pictures
-from acqh.collection.types import BYTES, DATE, DIGEST, DuplicateGroup
+from acqh.collection.search.same_image import CROPS, Picture, compare, cropping
+from acqh.collection.store.items import find_item, read_pictures, read_thumbnail
+from acqh.collection.types import BYTES, DATE, DIGEST, FILE, DuplicateGroup, Item
+from acqh.encoders.images import image_formats, working_image
+from acqh.errors import AcqhError
 
 _SIDE = 32
 _N_FREQUENCIES = 7
-# What is cut off before and behind, along either axis.
-_CROPS = ((0.0, 0.0), (0.04, 0.04), (0.08, 0.0), (0.0, 0.08), (0.08, 0.08))
 _N_TABLES = 8
-# Of a drawing most are nothing but rounding errors.
-_NO_WAVE = 0.01
-# Of the signs, so many for each table that few images agree by chance; at most of 48.
+# Grey levels below which a frequency, and all of an image, is nothing but rounding errors.
+_NO_WAVE, _BLANK = 0.3, 1.0
+# Signs that make a key, so many that few images agree by chance; at most 48.
 _MIN_SIGNS = 14
-# Correlations of the lowest frequencies, and of details. Of 600 copies (twelve edits) they are
-# 0.957 and 0.797 at least; of 3,000 photographs the details of no two agree to more than 0.72.
-_MIN_ALIKE, _MIN_DETAILS = 0.95, 0.77
-# Of 255, on average: less is no detail, and no difference.
-_MIN_DETAIL = 2.0
-# How far around a pixel what is no detail reaches.
-_BLUR = 3
-# Hundredths in which a crop is found exactly, from none to the most.
-_MOST_CUT = 14
-# Others that are looked at beside an item, by meaning.
+# Squared distance of the lowest frequencies, of length one: a correlation of 0.95. Of 600 copies
+# (twelve edits) it is 0.957 at least.
+_MAX_DISTANCE = 0.1
+# Levels of brightness, by which images of one key are sorted, and how many of these are compared.
+_LIGHTS, _MAX_FOUND = 1_024, 32
+# Images with which one is compared in vain: so folders of similar images take linear time.
+_MAX_TRIES = 5
+# Others that are scored per item, by semantic similarity.
 _N_NEAR = 6
-# How far two items of different images stand out for each other that show the same thing, and
-# those that were taken within so many seconds.
+# `match` of two items of different images that show the same thing, and of those that were taken
+# within so many seconds.
 _SAME_SUBJECT, _SAME_MOMENT, _SECONDS = 0.82, 0.5, 60.0
 _BATCH = 1_024
-# Of images with the same signs.
-_MAX_FOUND = 64
+# Thumbnails kept decoded.
+_N_DECODED = 512
+# A copy that is to be kept may have so much fewer pixels than one that is removed: rounding.
+_MIN_PIXELS = 0.98
 
 
 class _Pictured(NamedTuple):
@@ -59,6 +62,7 @@ class _Pictured(NamedTuple):
     columns: Sequence[Mapping[str, Any]]
     codes: Array  # uint8 (n_items, n_codebooks)
     grey: Array  # uint8 (n_items, side, side)
+    digests: list[bytes]  # of thumbnails
 
     def best_first(self, rows: Iterable[int]) -> list[int]:
         """Put rows in order: the largest file first, then what was stored first."""
@@ -67,20 +71,26 @@ class _Pictured(NamedTuple):
 
 
 def find_duplicates(opened: Opened, progress: Progress) -> list[DuplicateGroup]:
-    """Return groups of items that show the same; see `Collection.duplicates`."""
-    pictured = _read(opened, progress)
-    files = _merged([[row] for row in range(len(pictured.ids))], _same_files(pictured))
-    progress(0, None, "comparing images")
-    firsts = [rows[0] for rows in files]
-    images = _merged(files, _same_images(pictured.grey[firsts]))
+    """Return groups of possible duplicates; see `Collection.duplicates`."""
+    with opened.store.reading() as connection:
+        pictured = _read(opened, connection, progress)
+        order = pictured.best_first(range(len(pictured.ids)))
+        files = _merged([[row] for row in order], _same_files(pictured, order))
+
+        @lru_cache(_N_DECODED)
+        def picture(row: int) -> Picture:
+            return Picture.of_thumbnail(read_thumbnail(connection, pictured.ids[row]))
+
+        leads = _same_images(pictured, [rows[0] for rows in files], picture, progress)
+    images = _merged(files, leads)
     progress(0, None, "comparing what images show")
     alike = _merged(images, _alike(opened, pictured, [rows[0] for rows in images]))
     tiers = {"same file": files, "same image": images, "alike": alike}
-    known: set[tuple[int, ...]] = set()
+    known: set[frozenset[int]] = set()
     groups = []
     for tier, found in tiers.items():
-        several = [rows for rows in map(tuple, found) if len(rows) > 1 and rows not in known]
-        known.update(several)
+        several = [rows for rows in found if len(rows) > 1 and frozenset(rows) not in known]
+        known.update(map(frozenset, several))
         groups += [
             DuplicateGroup(tier, tuple(pictured.ids[row] for row in pictured.best_first(rows)))
             for rows in several
@@ -88,77 +98,155 @@ def find_duplicates(opened: Opened, progress: Progress) -> list[DuplicateGroup]:
     return groups
 
 
-def _read(opened: Opened, progress: Progress) -> _Pictured:
-    ids, columns, codes, grey = [], [], bytearray(), []
-    image = require("PIL.Image")
+def find_removable(
+    opened: Opened, groups: Iterable[DuplicateGroup], progress: Progress
+) -> dict[str, Path]:
+    """Return ids and files that the first file of a group makes superfluous.
+
+    See `Collection.removable`.
+    """
+    removable: dict[str, Path] = {}
     with opened.store.reading() as connection:
-        for identifier, values, code, picture in read_pictures(connection):
-            with image.open(BytesIO(picture), formats=["WEBP"]) as thumbnail:
-                small = thumbnail.convert("L").resize((_SIDE, _SIDE), image.Resampling.BOX)
-            ids.append(identifier)
-            columns.append(values)
-            codes += code
-            grey.append(np.asarray(small))
-            if len(ids) % _BATCH == 0:
-                progress(len(ids), None, "reading thumbnails")
+        for group in groups:
+            if group.tier == "alike":
+                continue
+            kept, *others = (_file_of(find_item(connection, each)[1]) for each in group.ids)
+            for identifier, file in zip(group.ids[1:], others, strict=True):
+                if identifier not in removable and kept and file and _can_replace(kept, file):
+                    removable[identifier] = file
+                progress(len(removable), None, "comparing files")
+    return removable
+
+
+def _file_of(item: Item) -> Path | None:
+    return Path(item.folder, str(item.columns[FILE])) if item.folder else None
+
+
+def _can_replace(kept: Path, file: Path) -> bool:
+    """Whether a file shows no more than another one does; False if that is not certain."""
+    pillow = require("PIL.Image")
+    try:
+        if kept.samefile(file):  # a link, or a file of two folders
+            return False
+        if filecmp.cmp(kept, file, shallow=False):
+            return True
+        with (
+            pillow.open(kept, formats=image_formats()) as best,
+            pillow.open(file, formats=image_formats()) as other,
+        ):
+            # Of several frames or pages, only the first ones are compared.
+            if getattr(best, "n_frames", 1) > 1 or getattr(other, "n_frames", 1) > 1:
+                return False
+            if best.width * best.height < _MIN_PIXELS * other.width * other.height:
+                return False
+            if other.has_transparency_data and not best.has_transparency_data:
+                return False
+        copy = compare(Picture(working_image(file)), Picture(working_image(kept)))
+    except (AcqhError, OSError, ValueError, SyntaxError):  # gone, or not an image any more
+        return False
+    return copy is not None and copy.is_contained and not copy.is_recoloured
+
+
+def _read(opened: Opened, connection: Any, progress: Progress) -> _Pictured:
+    ids, columns, codes, grey, digests = [], [], bytearray(), [], []
+    for identifier, values, code, thumbnail in read_pictures(connection):
+        small = Picture.of_thumbnail(thumbnail).image.convert("L")
+        ids.append(identifier)
+        columns.append(values)
+        codes += code
+        grey.append(np.asarray(small.resize((_SIDE, _SIDE), require("PIL.Image").Resampling.BOX)))
+        digests.append(sha256(thumbnail).digest())
+        if len(ids) % _BATCH == 0:
+            progress(len(ids), None, "reading thumbnails")
     table = np.frombuffer(bytes(codes), np.uint8).reshape(len(ids), opened.coder.code_bytes)
-    return _Pictured(ids, columns, table, np.array(grey, np.uint8).reshape(-1, _SIDE, _SIDE))
+    squares = np.array(grey, np.uint8).reshape(-1, _SIDE, _SIDE)
+    return _Pictured(ids, columns, table, squares, digests)
 
 
-def _merged(groups: Sequence[list[int]], pairs: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """Return groups, of which those that pairs of their places join are one; rows in order."""
-    joined = DisjointSet(range(len(groups)))
-    for pair in pairs:
-        joined.merge(*pair)
-    return [sorted(row for at in each for row in groups[at]) for each in joined.subsets()]
+def _merged(groups: Sequence[list[int]], leads: Sequence[int]) -> list[list[int]]:
+    """Return groups joined to those that lead them, by place; the rows of a lead come first."""
+    merged: dict[int, list[int]] = {}
+    for place in sorted(range(len(groups)), key=lambda place: leads[place] != place):
+        merged.setdefault(leads[place], []).extend(groups[place])
+    return list(merged.values())
 
 
-def _same_files(pictured: _Pictured) -> list[tuple[int, int]]:
-    """Return pairs of items whose files have the same SHA-256."""
-    digests = [columns.get(DIGEST) for columns in pictured.columns]
-    first = {digest: row for row, digest in reversed(list(enumerate(digests)))}
-    return [(first[digest], row) for row, digest in enumerate(digests) if digest]
+def _same_files(pictured: _Pictured, order: Sequence[int]) -> list[int]:
+    """Return for each place in `order` the first place whose file has the same SHA-256."""
+    first: dict[Any, int] = {}
+    digests = (pictured.columns[row].get(DIGEST) for row in order)
+    return [first.setdefault(digest or place, place) for place, digest in enumerate(digests)]
 
 
-def _same_images(grey: Array) -> list[tuple[int, int]]:
-    """Return pairs of images of which one is the other, stored again, or a crop of it.
+def _same_images(
+    pictured: _Pictured, rows: Sequence[int], picture: Any, progress: Progress
+) -> list[int]:
+    """Return for each place in `rows` the place that leads its group, itself or one before it.
 
-    Not all of them: as many as join all that are the same.
+    `picture`: gives the picture of a row. Every image agrees with the one that leads it.
+    """
+    leads = list(range(len(rows)))
+    first = {pictured.digests[row]: place for place, row in reversed(list(enumerate(rows)))}
+    candidates = _candidates(pictured.grey[list(rows)])
+    for place, row in enumerate(rows):
+        if place % _BATCH == 0:
+            progress(place, len(rows), "comparing images")
+        if (equal := first[pictured.digests[row]]) != place:
+            leads[place] = leads[equal]
+            continue
+        tried = dict.fromkeys(leads[other] for other in candidates.get(place, ()))
+        for lead in list(tried)[:_MAX_TRIES]:
+            if compare(picture(row), picture(rows[lead])) is not None:
+                leads[place] = lead
+                break
+    return leads
+
+
+def _candidates(grey: Array) -> dict[int, list[int]]:
+    """Return for images the ones before them that may be the same, the most similar first.
+
+    `grey`: (n_images, side, side).
     """
     if len(grey) < 2:
-        return []
+        return {}
     low = np.concatenate([_low_frequencies(grey[part]) for part in slices(len(grey), _BATCH)])
-    joined, pairs = DisjointSet(range(len(grey))), []
-    tried: set[tuple[int, int]] = set()
-    for crops, wholes, cut in _candidates(low > _NO_WAVE):
-        near = np.einsum("ij,ij->i", low[crops, cut], low[wholes, 0]) >= _MIN_ALIKE
-        for crop, whole in np.unique(np.stack([crops[near], wholes[near]]), axis=1).T.tolist():
-            if (crop, whole) in tried or joined.connected(crop, whole):
-                continue
-            tried.add((crop, whole))
-            way = int(np.argmax(low[crop] @ low[whole, 0]))
-            if _details_agree(grey[crop], grey[whole], way):
-                joined.merge(crop, whole)
-                pairs.append((crop, whole))
-    return pairs
+    lengths = np.linalg.norm(low[:, :, 1:], axis=2, keepdims=True)
+    pairs, differences = [], []
+    for crops, wholes, cut in _of_one_key(low):
+        one, two = low[crops, cut], low[wholes, 0]
+        scales = np.maximum(lengths[crops, cut], _BLANK), np.maximum(lengths[wholes, 0], _BLANK)
+        distance = ((one[:, 1:] / scales[0] - two[:, 1:] / scales[1]) ** 2).sum(axis=1)
+        near = distance <= _MAX_DISTANCE
+        ends = np.sort(np.stack([crops[near], wholes[near]]), axis=0)
+        pairs.append(ends[1] * len(grey) + ends[0])
+        differences.append(np.linalg.norm(one[near] - two[near], axis=1))
+    pair, difference = np.concatenate(pairs), np.concatenate(differences)
+    found: dict[int, dict[int, None]] = {}
+    for later, earlier in np.stack(
+        np.divmod(pair[np.argsort(difference, kind="stable")], len(grey))
+    ).T.tolist():
+        found.setdefault(later, {})[earlier] = None
+    return {later: list(others) for later, others in found.items()}
 
 
-def _candidates(signs: Array) -> "Iterable[tuple[Ints, Ints, Ints]]":
+def _of_one_key(low: Floats) -> "Iterator[tuple[Ints, Ints, Ints]]":
     """Yield images whose crops have the signs of another whole, that one, and which crop it is.
 
-    `signs`: bool (n_images, n_crops, n_frequencies), of the whole first.
+    Of many wholes with these signs, those that are about as bright. `low`: as `_low_frequencies`
+    returns it.
     """
-    n_images, n_crops, n_signs = signs.shape
-    n_chosen = min(n_signs, max(_MIN_SIGNS, (n_images * n_crops).bit_length() - 1))
+    n_images, n_crops, n_waves = low.shape
+    n_chosen = min(n_waves - 1, max(_MIN_SIGNS, (n_images * n_crops).bit_length() - 1))
     rng = np.random.default_rng(0)
     for _ in range(_N_TABLES):
-        chosen = rng.choice(n_signs, n_chosen, replace=False)
-        keys = signs[:, :, chosen] @ (1 << np.arange(n_chosen))
-        order = np.argsort(keys[:, 0], kind="stable")
-        wholes = keys[order, 0]
-        # Of very many that agree, such as blank images, each is compared with the first ones.
-        start = np.searchsorted(wholes, keys)
-        n_found = np.minimum(np.searchsorted(wholes, keys, side="right") - start, _MAX_FOUND)
+        chosen = 1 + rng.choice(n_waves - 1, n_chosen, replace=False)
+        keys = (low[:, :, chosen] > _NO_WAVE) @ (1 << np.arange(n_chosen)) * _LIGHTS
+        bright = keys + (low[:, :, 0] * (_LIGHTS - 1) / 255).astype(np.int64)
+        order = np.argsort(bright[:, 0], kind="stable")
+        wholes = bright[order, 0]
+        first, last = np.searchsorted(wholes, keys), np.searchsorted(wholes, keys + _LIGHTS)
+        start = np.maximum(first, np.searchsorted(wholes, bright) - _MAX_FOUND // 2)
+        n_found = np.minimum(last - start, _MAX_FOUND)
         for place in range(int(n_found.max())):
             crops, cut = np.nonzero(n_found > place)
             found = order[start[crops, cut] + place]
@@ -167,79 +255,27 @@ def _candidates(signs: Array) -> "Iterable[tuple[Ints, Ints, Ints]]":
 
 
 def _low_frequencies(grey: Array) -> Floats:
-    """Return the lowest frequencies of images and of their crops, but for the mean, of length one.
+    """Return the lowest frequencies of images and of their crops, the mean first, in grey levels.
 
     `grey`: (n_images, side, side); gives (n_images, n_crops, n_frequencies).
     """
     places = np.pi * (np.arange(_SIDE) + 0.5) / _SIDE
     waves = np.cos(places * np.arange(_N_FREQUENCIES)[:, np.newaxis]).astype(np.float32)
     waves /= np.linalg.norm(waves, axis=1, keepdims=True)
-    cut = np.array([waves @ _cropping(*crop) for crop in _CROPS])
-    rows = np.einsum("aks,nst->nakt", cut, grey.astype(np.float32))
-    found = np.einsum("nakt,blt->nabkl", rows, cut).reshape(len(grey), len(_CROPS) ** 2, -1)
-    lengths = np.linalg.norm(found[:, :, 1:], axis=2, keepdims=True)
-    return np.asarray(found[:, :, 1:] / np.maximum(lengths, 1e-3), dtype=np.float32)
-
-
-@cache
-def _cropping(before: float, behind: float) -> Floats:
-    """Return what maps a line of pixels to a part of it of the same length; (side, side)."""
-    at = ((np.arange(_SIDE) + 0.5) * (1 - before - behind) + before * _SIDE - 0.5).clip(
-        0, _SIDE - 1
+    cut = np.array([waves @ cropping(*crop, _SIDE) for crop in CROPS])
+    rows = np.einsum("aks,nst->nakt", cut, grey.astype(np.float32) / _SIDE)
+    return np.asarray(
+        np.einsum("nakt,blt->nabkl", rows, cut).reshape(len(grey), len(CROPS) ** 2, -1)
     )
-    weights = 1 - np.abs(at[:, np.newaxis] - np.arange(_SIDE))
-    return np.asarray(np.maximum(weights, 0), dtype=np.float32)
 
 
-@cache
-def _detailing() -> Floats:
-    """Return what takes from a line of pixels the mean of those around each; (side, side)."""
-    distances = np.abs(np.subtract.outer(np.arange(_SIDE), np.arange(_SIDE)))
-    around = distances <= _BLUR
-    return np.asarray(around / around.sum(axis=1, keepdims=True), dtype=np.float32)
+def _alike(opened: Opened, pictured: _Pictured, firsts: Sequence[int]) -> list[int]:
+    """Return for each place in `firsts` the place that leads its group, or itself.
 
-
-def _details(image: Floats) -> Floats:
-    """Return an image without what is smooth in it."""
-    blur = _detailing()
-    return np.asarray(image - blur @ image @ blur.T)
-
-
-def _details_agree(crop: Array, whole: Array, way: int) -> bool:
-    """Whether some crop of an image, near one of `_CROPS`, has the details of another."""
-    image, other = crop.astype(np.float32), whole.astype(np.float32)
-    wanted = _details(other)
-    length = float(np.linalg.norm(wanted))
-    if length < _SIDE * _MIN_DETAIL:  # a clear sky, a drawing of two colours
-        return float(np.abs(image - other).mean()) <= _MIN_DETAIL
-    (top, bottom), (left, right) = (_CROPS[at] for at in divmod(way, len(_CROPS)))
-    cut = [round(100 * each) for each in (top, bottom, left, right)]
-
-    def agreement(cut: Sequence[int]) -> float:
-        top, bottom, left, right = (each / 100 for each in cut)
-        part = _cropping(top, bottom) @ image @ _cropping(left, right).T
-        details = _details(part)
-        return float(np.vdot(details, wanted)) / max(length * float(np.linalg.norm(details)), 1e-3)
-
-    best = agreement(cut)
-    for step in (2, 2, 2, 1, 1, 1):
-        for side, change in ((side, sign * step) for side in range(4) for sign in (-1, 1)):
-            tried = [*cut[:side], cut[side] + change, *cut[side + 1 :]]
-            if 0 <= tried[side] <= _MOST_CUT and (found := agreement(tried)) > best:
-                best, cut = found, tried
-        if best >= _MIN_DETAILS:
-            return True
-    return False
-
-
-def _alike(opened: Opened, pictured: _Pictured, firsts: Sequence[int]) -> list[tuple[int, int]]:
-    """Return pairs of places in `firsts` of items that show one thing, or were taken at one time.
-
-    The first of a pair leads its group: others join it, and not one another, so that no chain of
-    likeness joins what is unlike.
+    Items join a group if they show what its lead shows, or were taken at the same time.
     """
     if len(firsts) < 2:
-        return []
+        return list(range(len(firsts)))
     from acqh.index import CodeIndex
 
     codes = pictured.codes[firsts]
@@ -263,7 +299,7 @@ def _alike(opened: Opened, pictured: _Pictured, firsts: Sequence[int]) -> list[t
             continue
         if new not in joined and joined.setdefault(lead, lead) == lead:
             joined[new] = lead
-    return [(lead, at) for at, lead in joined.items()]
+    return [joined.get(place, place) for place in range(len(firsts))]
 
 
 def _time_of(columns: Mapping[str, Any]) -> float:

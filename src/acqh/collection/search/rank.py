@@ -6,14 +6,13 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints
-from acqh._core.imports import require
+from acqh._core.arrays import Floats, Ints
 from acqh.collection.disk.opened import Opened
+from acqh.collection.search.same_image import Picture, compare
 from acqh.collection.store.file import as_numbers, read_change
 from acqh.collection.store.filters import Condition, check_names, meeting
 from acqh.collection.store.items import numbers_showing, thumbnails_of
@@ -49,10 +48,6 @@ FUSED_PARTS = ("words", "content")
 # compressed again, for which thumbnails must be read.
 SAME_POOL = 1_000
 _NEAR_POOL = 32
-_SIDE = 32
-# Mean difference of two thumbnails, of 255. Of 600 photographs, those stored as JPEG once more, at
-# 60 % of their size, differ by at most 9.2, the nearest others by 18 at least.
-_MAX_DIFFERENCE = 10.0
 # Selections of items kept, since pages ask for the same few labels again and again.
 _KEPT_SELECTIONS = 32
 
@@ -281,17 +276,16 @@ def find_same(
 ) -> list[tuple[int, float]]:
     """Return the items whose image is that of the query, among the best, and how alike they are.
 
-    `thumbnail`: of the query, made as those of items are. The very same ones are found; where there
-    is none, those that look the same, most alike first. They are alike by at most 1.
+    `thumbnail`: of the query, made as those of items are. Returns equal thumbnails or, if there are
+    none, those of copies, the most similar first. The similarity is 1 or less.
     """
     same = [(number, 1.0) for number in numbers_showing(connection, thumbnail, best)]
     if same:
         return same
-    wanted = _pixels(thumbnail)
+    query = Picture.of_thumbnail(thumbnail)
     for number, stored in thumbnails_of(connection, best[:_NEAR_POOL]).items():
-        difference = float(np.abs(_pixels(stored) - wanted).mean())
-        if difference <= _MAX_DIFFERENCE:
-            same.append((number, 1.0 - difference / 255))
+        if (copy := compare(query, Picture.of_thumbnail(stored))) is not None:
+            same.append((number, 1.0 - copy.difference / 255))
     return sorted(same, key=lambda pair: -pair[1])
 
 
@@ -310,11 +304,3 @@ def put_first(
     first = [Place(number, meaning[0][1] + alike) for number, alike in same]
     known = {place.number for place in first}
     return [*first, *(Place(*pair) for pair in meaning if pair[0] not in known)][:k]
-
-
-def _pixels(thumbnail: bytes) -> Array:
-    """Return a thumbnail as a small square of colours, (side, side, 3) int16."""
-    image = require("PIL.Image")
-    with image.open(BytesIO(thumbnail), formats=["WEBP"]) as opened:
-        small = opened.convert("RGB").resize((_SIDE, _SIDE), image.Resampling.BOX)
-    return np.asarray(small, dtype=np.int16)
