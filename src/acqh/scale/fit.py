@@ -92,7 +92,8 @@ def fit(
     ((_, known),) = executor.map(partial(_begin, model), [(chunks[0], None)])
     report(chunks[0])
     if chunks[1:]:
-        rest = executor.reduce(partial(_sum, known), chunks[1:], _merge, report)
+        empty = replace(known, statistics=known.sums_of_none())  # workers need the maps alone
+        rest = executor.reduce(partial(_sum, empty), chunks[1:], _merge, report)
         known = replace(known, statistics=known.statistics + rest)
     if known.statistics.n_items == 0:
         raise LabelError("no item has a label, so there is nothing to learn from")
