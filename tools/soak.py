@@ -18,6 +18,7 @@ CASES: dict[str, list[str]] = {
     "rebuilds": ["soak_rebuilds.py", "--rebuilds", "60"],
     "kills": ["soak_kills.py", "--builds", "60"],
     "clients": ["soak_clients.py", "--seconds", "20"],
+    "photos": ["soak_photos.py", "--seconds", "90"],
     "mutations": ["mutate.py", "--seconds", "120"],
 }
 
