@@ -1,6 +1,7 @@
 """scikit-learn's own model selection works on methods, with paired data as X."""
 
 import tracemalloc
+from unittest.mock import create_autospec
 
 import numpy as np
 import pytest
@@ -65,3 +66,7 @@ def test_a_score_in_blocks_of_queries_is_that_of_all_at_once(monkeypatch):
     whole = model.score(DATA)
     monkeypatch.setattr("acqh.methods.base._MAX_SCORES", 3 * len(DATA))
     assert model.score(DATA) == pytest.approx(whole, rel=1e-12)
+
+
+def test_a_mock_specified_by_the_class_has_the_methods_of_scikit_learn():
+    assert create_autospec(acqh.ACQH).get_params

@@ -80,20 +80,3 @@ def test_every_class_of_the_registry_can_be_imported_by_its_own_name():
         assert getattr(acqh.methods, cls.__name__) is cls
     with pytest.raises(AttributeError, match="no attribute 'Nope'"):
         _ = acqh.methods.Nope
-
-
-def test_help_shows_what_users_call_in_few_lines():
-    import pydoc
-
-    # Newer ones write a parameter of a signature on each line.
-    room = 270 if sys.version_info < (3, 13) else 320
-    for cls, most in (
-        (acqh.ACQH, room),
-        (acqh.methods.ACQHPaper, room),
-        (acqh.quantize.AdditiveQuantizer, 200),
-        (acqh.features.KernelMap, 150),
-    ):
-        shown = pydoc.plain(pydoc.render_doc(cls))
-        assert len(shown.splitlines()) <= most
-        assert "_request(" not in shown
-        assert " fit(" in shown

@@ -3,7 +3,6 @@
 import ast
 import sys
 import warnings
-from abc import ABCMeta
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -90,32 +89,6 @@ def load_plugins(group: str) -> dict[str, Any]:
                 stacklevel=2,
             )
     return found
-
-
-class Offered(ABCMeta):
-    """Of the classes that users meet: `help` shows what they call, and nothing of scikit-learn's.
-
-    Its methods are there all the same, those of metadata routing too.
-
-    Examples
-    --------
-    >>> class Maker(dict, metaclass=Offered):
-    ...     def make(self): ...
-    ...     def set_make_request(self): ...
-    >>> "make" in dir(Maker), "set_make_request" in dir(Maker), hasattr(Maker, "set_make_request")
-    (True, False, True)
-    """
-
-    def __dir__(cls) -> list[str]:
-        found = {name: base for base in reversed(cls.__mro__) for name in vars(base)}
-        return [
-            name
-            for name, base in found.items()
-            if not name.startswith("_")
-            and not name.endswith("_request")
-            and not base.__module__.startswith("sklearn")
-            and (callable(vars(base)[name]) or hasattr(vars(base)[name], "__get__"))
-        ]
 
 
 def door(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:

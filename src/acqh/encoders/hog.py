@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from acqh._core.arrays import Floats, check_positive_int
-from acqh._core.imports import Offered, require
+from acqh._core.imports import require
 from acqh.encoders.images import MAX_PIXELS, ImageLike, read_image
 from acqh.errors import InvalidInputError
 
@@ -16,7 +16,7 @@ _BLOCK_CELLS = 2
 
 
 @dataclass(eq=False, repr=False)
-class HogColour(TransformerMixin, BaseEstimator, metaclass=Offered):
+class HogColour(TransformerMixin, BaseEstimator):
     """Describe images by their oriented gradients (HOG) and their colours (HSV histogram).
 
     Each image is read as RGB on white and resized to a square. Its gradients are counted by

@@ -11,7 +11,6 @@ from sklearn.utils.validation import validate_data
 
 from acqh._core.arrays import Array, Matrix, as_rows, first_bad_row, is_sparse, is_tensor, slices
 from acqh._core.device import check_rows
-from acqh._core.imports import Offered
 from acqh.errors import NotFittedError, ViewError
 
 # Blocks of rows are sized so that one dense float64 block takes about 32 MB.
@@ -22,7 +21,7 @@ class UnfittedMapError(NotFittedError, exceptions.NotFittedError):
     """A feature map or encoder was used before ``fit``; also scikit-learn's own error."""
 
 
-class FeatureMap(TransformerMixin, BaseEstimator, metaclass=Offered):
+class FeatureMap(TransformerMixin, BaseEstimator):
     """Base of the maps from one feature matrix to another.
 
     A map says in ``_learn`` what it takes from training rows, and in ``_map`` what rows become;

@@ -1,6 +1,6 @@
 """The one API of all methods."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import permutations
 from numbers import Integral, Real
@@ -19,7 +19,6 @@ from acqh._core.arrays import (
     mapped_blocks,
     slices,
 )
-from acqh._core.imports import Offered
 from acqh._core.labels import as_label_matrix
 from acqh._core.runtime import Interval, check_parameters
 from acqh.data import MultiViewData
@@ -79,7 +78,7 @@ else:
     from sklearn.base import BaseEstimator
 
 
-class BaseMethod(BaseEstimator, metaclass=Offered):
+class BaseMethod(BaseEstimator, ABC):
     """A cross-modal method: fit on paired views, project queries, encode a database.
 
     A subclass stores its constructor arguments, checks them and the data in `fit`, and sets

@@ -12,7 +12,6 @@ from sklearn.utils.validation import validate_data
 
 from acqh._core.arrays import Array, Floats, Ints, as_rows, first_bad_row, take_in
 from acqh._core.device import check_device, to_tensor
-from acqh._core.imports import Offered
 from acqh._core.runtime import Interval, RandomState, check_parameters, check_rng
 from acqh._core.store import pack, unpack
 from acqh.errors import CorruptBundleError, InvalidInputError, NotFittedError
@@ -37,9 +36,7 @@ class UnfittedQuantizerError(NotFittedError, exceptions.NotFittedError):
 
 
 @dataclass(eq=False, repr=False)
-class AdditiveQuantizer(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, metaclass=Offered
-):
+class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Vectors as sums of words, one from each of a few codebooks; stored in a byte per codebook.
 
     Minimises ``sum_i w_i ||z_i - sum_s C_s[a_is]||^2`` over codebooks and codes; see
