@@ -1,5 +1,6 @@
 """What every registered method must do; methods are found through the registry."""
 
+import inspect
 import re
 import warnings
 from importlib.util import find_spec
@@ -113,10 +114,11 @@ def test_there_is_a_page_that_names_the_reference_and_the_cost(name):
 @every_method
 def test_the_class_is_documented_with_all_its_parameters(name):
     cls = acqh.methods.get(name)
-    assert ">>>" in cls.__doc__
+    text = inspect.getdoc(cls)
+    assert ">>>" in text
     for parameter in cls().get_params(deep=False):
         entry = rf"^(\w+, )*{parameter}(, \w+)* :"
-        assert re.search(entry, cls.__doc__, re.MULTILINE), parameter
+        assert re.search(entry, text, re.MULTILINE), parameter
 
 
 @every_method

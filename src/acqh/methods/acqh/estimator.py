@@ -143,6 +143,11 @@ class ACQH(FittedACQH):
 
     Attributes
     ----------
+    n_features_in_ : dict of str to int
+        Width of each view.
+    label_names_ : tuple of str
+    feature_maps_ : dict of str to transformer
+        The fitted feature map of each view that has one.
     codebooks_ : (n_codebooks, codebook_size, n_components)
     projections_ : dict of str to (n_features, n_components)
         After the view's feature map, if it has one.

@@ -245,16 +245,16 @@ class ACQHPaper(ACQH):
         The paper's m: bytes per item.
     codebook_size : int
         The paper's n.
+    feature_maps : mapping of str to feature map, one feature map, or None
+    random_state : int, Generator or None
     label_weight : float
         The paper's lambda: weight of the label regression.
     label_ridge : float
         The paper's mu: ridge of the label regression.
-    feature_maps : mapping of str to feature map, one feature map, or None
     max_iter : int
         The paper's T.
     tol : float
         Stop when a sweep lowers the objective by less than this share.
-    random_state : int, Generator or None
 
     Attributes
     ----------

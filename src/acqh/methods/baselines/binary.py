@@ -38,14 +38,6 @@ class BinaryMethod(TrainedMethod):
         method learns one code per view. Not there where all items are coded alike.
     """
 
-    # What a method shows of itself, unless its own docstring has something else to show.
-    _example: ClassVar[str] = """\
->>> import acqh
->>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
->>> method = acqh.methods.get("{name}")(3, random_state=0).fit(data.views, data.labels)
->>> method.hash(data.views["image"], view="image").shape
-(200, 1)"""
-
     _stored_as: ClassVar = "binary"
 
     n_bits: int = 32

@@ -80,14 +80,27 @@ class CCQ(AdditiveMethod):
 
     Parameters
     ----------
-    n_components : int, optional
-        Length of the words, at most the width of the narrowest view; by default 8 per codebook.
-    view_weights : mapping of str to float, or None
-        λ_v, scaled to sum to one; None: all the same.
+    n_codebooks : int
+        From 1 to 15. An item takes as many bytes and one more, for its squared norm.
+    codebook_size : int
+        Words per codebook, from 2 to 256.
+    feature_maps : mapping of str to feature map, feature map, or None
+        For some views or, not as a mapping, for all of them.
+    search : {"greedy", "beam", "icm", "beam+icm"}
+        How codes are searched; the original's way is greedy.
+    feature_ridge : float
+        Penalty of the regressions.
     max_iter : int
         Sweeps over rotations, codebooks and codes.
     tol : float
         Stop when a sweep lowers the objective by no more than this share of it.
+    random_state : int, Generator, SeedSequence or None
+        Draws all that is random: where learning starts, anchors, and the seeds of feature maps
+        that have none of their own.
+    n_components : int, optional
+        Length of the words, at most the width of the narrowest view; by default 8 per codebook.
+    view_weights : mapping of str to float, or None
+        λ_v, scaled to sum to one; None: all the same.
 
     Attributes
     ----------

@@ -39,14 +39,27 @@ class Stacked(AdditiveMethod):
 
     Parameters
     ----------
-    n_components : int, optional
-        Principal components that are quantized; None: all.
-    base_view : str, optional
-        The view that is quantized; by default all of them, side by side.
+    n_codebooks : int
+        From 1 to 15. An item takes as many bytes and one more, for its squared norm.
+    codebook_size : int
+        Words per codebook, from 2 to 256.
+    feature_maps : mapping of str to feature map, feature map, or None
+        For some views or, not as a mapping, for all of them.
+    search : {"greedy", "beam", "icm", "beam+icm"}
+        How codes are searched; the original's way is greedy.
+    feature_ridge : float
+        Penalty of the regressions.
     max_iter : int
         Sweeps over codebooks and codes, once all codebooks are there.
     tol : float
         Stop when a sweep lowers the error by no more than this share of it.
+    random_state : int, Generator, SeedSequence or None
+        Draws all that is random: where learning starts, anchors, and the seeds of feature maps
+        that have none of their own.
+    n_components : int, optional
+        Principal components that are quantized; None: all.
+    base_view : str, optional
+        The view that is quantized; by default all of them, side by side.
 
     Attributes
     ----------

@@ -49,6 +49,13 @@ class CVH(LinearBinaryMethod):
 
     Parameters
     ----------
+    n_bits : int
+        K in formulas.
+    feature_maps : mapping of str to feature map, feature map, or None
+        For some views or, not as a mapping, for all of them.
+    random_state : int, Generator, SeedSequence or None
+        Draws all that is random: where learning starts, anchors, and the seeds of feature maps
+        that have none of their own.
     ridge : float
         Added to the diagonal of each view's Gram matrix.
 
@@ -56,6 +63,14 @@ class CVH(LinearBinaryMethod):
     ----------
     couplings_ : (n_bits,)
         The eigenvalues; of two views, the canonical correlations.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
+    >>> method = acqh.methods.get("cvh")(3, random_state=0).fit(data.views, data.labels)
+    >>> method.hash(data.views["image"], view="image").shape
+    (200, 1)
     """
 
     view_range: ClassVar = (2, None)

@@ -39,6 +39,13 @@ class SCMOrth(LinearBinaryMethod):
 
     Parameters
     ----------
+    n_bits : int
+        K in formulas.
+    feature_maps : mapping of str to feature map, feature map, or None
+        For some views or, not as a mapping, for all of them.
+    random_state : int, Generator, SeedSequence or None
+        Draws all that is random: where learning starts, anchors, and the seeds of feature maps
+        that have none of their own.
     ridge : float
         Added to the diagonal of each view's Gram matrix.
 
@@ -46,6 +53,14 @@ class SCMOrth(LinearBinaryMethod):
     ----------
     covariances_ : (n_bits,)
         Of the two views' projections, weighted by label similarity.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
+    >>> method = acqh.methods.get("scm-orth")(3, random_state=0).fit(data.views, data.labels)
+    >>> method.hash(data.views["image"], view="image").shape
+    (200, 1)
     """
 
     view_range: ClassVar = (2, 2)
@@ -143,6 +158,13 @@ class SCMSeq(LinearBinaryMethod):
 
     Parameters
     ----------
+    n_bits : int
+        K in formulas.
+    feature_maps : mapping of str to feature map, feature map, or None
+        For some views or, not as a mapping, for all of them.
+    random_state : int, Generator, SeedSequence or None
+        Draws all that is random: where learning starts, anchors, and the seeds of feature maps
+        that have none of their own.
     ridge : float
         Added to the diagonal of each view's Gram matrix.
     stop_at_rise : bool
@@ -150,6 +172,14 @@ class SCMSeq(LinearBinaryMethod):
         the canonical directions of the pairs, without labels, as the public code does. There may
         be fewer of those than bits left to fill: a warning says so. False: no end before the
         last bit, which gives the figures published elsewhere.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
+    >>> method = acqh.methods.get("scm-seq")(3, random_state=0).fit(data.views, data.labels)
+    >>> method.hash(data.views["image"], view="image").shape
+    (200, 1)
     """
 
     view_range: ClassVar = (2, 2)

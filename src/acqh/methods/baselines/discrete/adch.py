@@ -94,8 +94,14 @@ class ADCH(LinearBinaryMethod):
 
     Parameters
     ----------
+    n_bits : int
+        K in formulas.
     feature_maps : mapping of str to feature map, feature map, or None
         F_v; for some views or, not as a mapping, for all of them.
+    random_state : int, Generator, SeedSequence or None
+        Draws the first codes, which are the first latent vectors too, and the anchors.
+    n_anchors : int
+        Anchors of a feature map that is given by the name of an RBF variant.
     similarity_weight : float
         β.
     penalty : float
@@ -104,8 +110,14 @@ class ADCH(LinearBinaryMethod):
         Of the hash functions.
     max_iter : int
         Sweeps over U, V and B.
-    random_state : int, Generator, SeedSequence or None
-        Draws the first codes, which are the first latent vectors too, and the anchors.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
+    >>> method = acqh.methods.get("adch")(3, random_state=0).fit(data.views, data.labels)
+    >>> method.hash(data.views["image"], view="image").shape
+    (200, 1)
     """
 
     feature_maps: Any = "rbf_mean2"

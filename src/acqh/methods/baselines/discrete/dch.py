@@ -59,9 +59,16 @@ class DCH(LinearBinaryMethod):
 
     Parameters
     ----------
+    n_bits : int
+        K in formulas.
     feature_maps : mapping of str to feature map, feature map, or None
         F_v; for some views or, not as a mapping, for all of them. The default scales rows to
         unit norm before the RBF map, which is ours: public code does not.
+    random_state : int, Generator, SeedSequence or None
+        Draws all that is random: where learning starts, anchors, and the seeds of feature maps
+        that have none of their own.
+    n_anchors : int
+        Anchors of a feature map that is given by the name of an RBF variant.
     label_ridge : float
         λ.
     feature_weight : float
@@ -75,6 +82,14 @@ class DCH(LinearBinaryMethod):
     ----------
     projections_ : dict of str to (n_mapped_features, n_bits)
         P_v.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
+    >>> method = acqh.methods.get("dch")(3, random_state=0).fit(data.views, data.labels)
+    >>> method.hash(data.views["image"], view="image").shape
+    (200, 1)
     """
 
     feature_maps: Any = "rbf_fixed"

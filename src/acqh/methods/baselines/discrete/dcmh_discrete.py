@@ -70,8 +70,14 @@ class DiscreteCMH(LinearBinaryMethod):
 
     Parameters
     ----------
+    n_bits : int
+        K in formulas.
     feature_maps : mapping of str to feature map, feature map, or None
         F_v; for some views or, not as a mapping, for all of them.
+    random_state : int, Generator, SeedSequence or None
+        Draws the first codes, the same for both views, and the anchors.
+    n_anchors : int
+        Anchors of a feature map that is given by the name of an RBF variant.
     label_weight : float
         α.
     label_ridge : float
@@ -82,8 +88,6 @@ class DiscreteCMH(LinearBinaryMethod):
         ρ.
     max_iter : int
         Sweeps over W, P and B; fewer where both codes stay the same.
-    random_state : int, Generator, SeedSequence or None
-        Draws the first codes, the same for both views, and the anchors.
 
     Attributes
     ----------
@@ -91,6 +95,14 @@ class DiscreteCMH(LinearBinaryMethod):
         One code per item and view.
     projections_ : dict of str to (n_mapped_features, n_bits)
         P_v.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
+    >>> method = acqh.methods.get("dcmh-discrete")(3, random_state=0).fit(data.views, data.labels)
+    >>> method.hash(data.views["image"], view="image").shape
+    (200, 1)
     """
 
     view_range: ClassVar[tuple[int, int | None]] = (2, 2)

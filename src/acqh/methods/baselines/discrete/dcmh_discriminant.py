@@ -58,9 +58,16 @@ class DiscriminantCMH(LinearBinaryMethod):
 
     Parameters
     ----------
+    n_bits : int
+        K in formulas.
     feature_maps : mapping of str to feature map, feature map, or None
         For some views or, not as a mapping, for all of them. Mapped features are centred, as in
         the public code; there is no other intercept.
+    random_state : int, Generator, SeedSequence or None
+        Draws all that is random: where learning starts, anchors, and the seeds of feature maps
+        that have none of their own.
+    n_anchors : int
+        Anchors of a feature map that is given by the name of an RBF variant.
     label_ridge : float
         λ.
     code_ridge : float
@@ -69,6 +76,15 @@ class DiscriminantCMH(LinearBinaryMethod):
         Of the hash functions.
     max_iter : int
         Sweeps over W and B; fewer where B stays the same.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
+    >>> method = acqh.methods.get("dcmh-discriminant")(3, random_state=0)
+    >>> method = method.fit(data.views, data.labels)
+    >>> method.hash(data.views["image"], view="image").shape
+    (200, 1)
     """
 
     n_anchors: int = 1000

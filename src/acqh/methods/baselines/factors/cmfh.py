@@ -72,6 +72,13 @@ class CMFH(LinearBinaryMethod):
 
     Parameters
     ----------
+    n_bits : int
+        K in formulas.
+    feature_maps : mapping of str to feature map, feature map, or None
+        For some views or, not as a mapping, for all of them.
+    random_state : int, Generator, SeedSequence or None
+        Draws all that is random: where learning starts, anchors, and the seeds of feature maps
+        that have none of their own.
     view_weights : mapping of str to float, or None
         λ_v, scaled to sum to one; None: all the same.
     projection_weight : float
@@ -93,6 +100,14 @@ class CMFH(LinearBinaryMethod):
     means_ : dict of str to (n_mapped_features,)
     view_weights_ : dict of str to float
         λ_v.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
+    >>> method = acqh.methods.get("cmfh")(3, random_state=0).fit(data.views, data.labels)
+    >>> method.hash(data.views["image"], view="image").shape
+    (200, 1)
     """
 
     view_range: ClassVar = (2, None)

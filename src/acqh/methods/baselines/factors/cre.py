@@ -129,8 +129,15 @@ class CRE(LinearBinaryMethod):
 
     Parameters
     ----------
+    n_bits : int
+        K in formulas.
     feature_maps : mapping of str to feature map, feature map, or None
         F_v; for some views or, not as a mapping, for all of them.
+    random_state : int, Generator, SeedSequence or None
+        Draws all that is random: where learning starts, anchors, and the seeds of feature maps
+        that have none of their own.
+    n_anchors : int
+        Anchors of a feature map that is given by the name of an RBF variant.
     view_weights : mapping of str to float, or None
         Share of each view in A, scaled to sum to one; None: all the same.
     balance_weight : float
@@ -146,6 +153,14 @@ class CRE(LinearBinaryMethod):
     ----------
     projections_ : dict of str to (n_mapped_features, n_bits)
         W_v.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
+    >>> method = acqh.methods.get("cre")(3, random_state=0).fit(data.views, data.labels)
+    >>> method.hash(data.views["image"], view="image").shape
+    (200, 1)
     """
 
     view_range: ClassVar = (2, None)

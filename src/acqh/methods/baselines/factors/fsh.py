@@ -125,8 +125,13 @@ class FSH(LinearBinaryMethod):
 
     Parameters
     ----------
+    n_bits : int
+        K in formulas.
     feature_maps : mapping of str to feature map, feature map, or None
         F_v before centring; for some views or, not as a mapping, for all of them.
+    random_state : int, Generator, SeedSequence or None
+        Draws all that is random: where learning starts, anchors, and the seeds of feature maps
+        that have none of their own.
     n_anchors : int
         Training items that serve as anchors, the same in both views.
     n_neighbours : int
@@ -147,6 +152,14 @@ class FSH(LinearBinaryMethod):
         W_v.
     objective_ : list of float
         The negative of what is maximised, after each sweep; never rises.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
+    >>> method = acqh.methods.get("fsh")(3, random_state=0).fit(data.views, data.labels)
+    >>> method.hash(data.views["image"], view="image").shape
+    (200, 1)
     """
 
     view_range: ClassVar = (2, 2)

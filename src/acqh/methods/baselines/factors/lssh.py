@@ -145,6 +145,13 @@ class LSSH(BinaryMethod):
 
     Parameters
     ----------
+    n_bits : int
+        K in formulas.
+    feature_maps : mapping of str to feature map, feature map, or None
+        For some views or, not as a mapping, for all of them.
+    random_state : int, Generator, SeedSequence or None
+        Draws all that is random: where learning starts, anchors, and the seeds of feature maps
+        that have none of their own.
     sparse_view : str, optional
         The view that is coded sparsely, images in the original; by default the first given.
     n_components : int, optional

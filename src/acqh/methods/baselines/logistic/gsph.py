@@ -63,6 +63,15 @@ class GSPH(LinearBinaryMethod):
 
     Parameters
     ----------
+    n_bits : int
+        K in formulas.
+    feature_maps : mapping of str to feature map, feature map, or None
+        For some views or, not as a mapping, for all of them.
+    random_state : int, Generator, SeedSequence or None
+        Draws all that is random: where learning starts, anchors, and the seeds of feature maps
+        that have none of their own.
+    n_anchors : int
+        Anchors of a feature map that is given by the name of an RBF variant.
     logistic_penalty : float
         Strength of the penalty of the logistic regressions: on the norm in the space of the
         kernel with ``"rbf_mean"``, on that of the weights with any other feature map.
@@ -80,6 +89,14 @@ class GSPH(LinearBinaryMethod):
         Log odds of a bit are the mapped features times these.
     objective_ : list of float
         After each sweep, before rounding; never rises.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
+    >>> method = acqh.methods.get("gsph")(3, random_state=0).fit(data.views, data.labels)
+    >>> method.hash(data.views["image"], view="image").shape
+    (200, 1)
     """
 
     view_range: ClassVar[tuple[int, int | None]] = (2, 2)

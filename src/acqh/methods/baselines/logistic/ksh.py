@@ -119,6 +119,15 @@ class KSH(LinearBinaryMethod):
 
     Parameters
     ----------
+    n_bits : int
+        K in formulas.
+    feature_maps : mapping of str to feature map, feature map, or None
+        For some views or, not as a mapping, for all of them.
+    random_state : int, Generator, SeedSequence or None
+        Draws all that is random: where learning starts, anchors, and the seeds of feature maps
+        that have none of their own.
+    n_anchors : int
+        Anchors of a feature map that is given by the name of an RBF variant.
     base_view : str, optional
         The view whose bits are learnt; by default the last one given.
     n_labelled : int

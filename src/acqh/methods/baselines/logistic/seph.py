@@ -108,10 +108,17 @@ class SePH(LinearBinaryMethod):
 
     Parameters
     ----------
+    n_bits : int
+        K in formulas.
     feature_maps : mapping of str to feature map, feature map, or None
         For some views or, not as a mapping, for all of them. The authors' variant with k-means
         anchors is ``RBFAnchors(500, variant="rbf_mean", anchors="kmeans")``; any map but
         ``"rbf_mean"``, such as ``"bias"``, gives linear logistic regression of its features.
+    random_state : int, Generator, SeedSequence or None
+        Draws all that is random: where learning starts, anchors, and the seeds of feature maps
+        that have none of their own.
+    n_anchors : int
+        Anchors of a feature map that is given by the name of an RBF variant.
     quantization_weight : float
         α.
     logistic_penalty : float
@@ -130,6 +137,14 @@ class SePH(LinearBinaryMethod):
         Of each bit among the training codes.
     divergence_ : float
         The lowest value of the objective, less the entropy of P.
+
+    Examples
+    --------
+    >>> import acqh
+    >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
+    >>> method = acqh.methods.get("seph")(3, random_state=0).fit(data.views, data.labels)
+    >>> method.hash(data.views["image"], view="image").shape
+    (200, 1)
     """
 
     feature_maps: Any = "rbf_mean"

@@ -82,9 +82,24 @@ class DeepCMH(NetworkMethod):
 
     Parameters
     ----------
+    n_bits : int
+        K in formulas.
     feature_maps : mapping of str to feature map, feature map, or None
         For some views or, not as a mapping, for all of them. Networks standardise what they
         see in any case.
+    random_state : int, Generator, SeedSequence or None
+        Draws first codes and weights, and the batches. One seed gives one fit on a CPU; a GPU
+        sums in an order of its own.
+    hidden : int
+        Rectified units between features and bits.
+    max_epochs : int
+        Times that each network sees every item.
+    batch_size : int
+    learning_rate, final_learning_rate : float
+        Of the first and of the last epoch; between them it falls by the same factor each time.
+    device : str
+        Where to train: ``"cpu"``, ``"cuda"`` or ``"cuda:1"`` and so on; a device that is not
+        there is an error.
     gamma : float
         γ: how strongly outputs are drawn to the codes.
     eta : float
