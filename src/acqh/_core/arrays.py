@@ -194,11 +194,10 @@ def first_bad_row(matrix: Matrix) -> int | None:
     return None
 
 
-def unit_rows(rows: Matrix) -> Floats:
-    """Return rows, dense or CSR, scaled to length one; rows of zeros stay as they are.
+def unit_rows(rows: Any) -> Any:
+    """Return rows (dense, CSR or tensor) scaled to unit length; rows of zeros stay zero.
 
-    To the bit what scikit-learn's ``normalize`` gives, but for dense rows that are so short that it
-    leaves them.
+    Arrays equal scikit-learn's ``normalize`` to the bit, except dense rows too short for it.
 
     Examples
     --------
@@ -206,10 +205,13 @@ def unit_rows(rows: Matrix) -> Floats:
     array([[0.6, 0.8],
            [0. , 0. ]])
     """
+    if is_tensor(rows):
+        norms = (rows * rows).sum(dim=1, keepdim=True).sqrt()
+        return rows / norms.masked_fill(norms == 0, 1.0)
     if is_sparse(rows):
         from sklearn.preprocessing import normalize
 
-        return cast(Floats, normalize(rows))
+        return normalize(rows)
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     short = lengths < 10 * np.finfo(lengths.dtype).eps
     lengths[short] = 1.0

@@ -72,12 +72,6 @@ def tensor_dtype(dtype: Any) -> Any:
     return getattr(require("torch"), np.dtype(dtype).name)
 
 
-def unit_rows(matrix: Tensor) -> Tensor:
-    """Return rows scaled to unit length; rows of zeros stay zero."""
-    norms = (matrix * matrix).sum(dim=1, keepdim=True).sqrt()
-    return matrix / norms.masked_fill(norms == 0, 1.0)
-
-
 def first_bad_row(matrix: Tensor) -> int | None:
     """Return the first row with a value that is not finite, or None."""
     torch = require("torch")

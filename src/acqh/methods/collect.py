@@ -18,7 +18,6 @@ from acqh._core.arrays import (
     widened,
 )
 from acqh._core.device import MAX_MEMORY, Tensor, to_tensor
-from acqh._core.device import unit_rows as unit_tensor_rows
 from acqh._core.linalg import find_origin
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
@@ -96,16 +95,14 @@ class MappedStatistics:
 
     def map_rows(self, views: Mapping[str, Matrix]) -> dict[str, Matrix]:
         """Return what `map_views` does, and rows of unit length for views that need them."""
-        mapped = self.map_views(views)
-        units = {unit_name(view): unit_rows(mapped[view]) for view in self.units if view in mapped}
-        return mapped | units
+        return self._with_units(self.map_views(views))
 
     def map_on_device(self, views: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return what `map_rows` does of tensors; raises what `map_tensors` does."""
-        mapped = map_tensors(self.feature_maps, views)
-        units = {
-            unit_name(view): unit_tensor_rows(mapped[view]) for view in self.units if view in mapped
-        }
+        return self._with_units(map_tensors(self.feature_maps, views))
+
+    def _with_units(self, mapped: dict[str, Any]) -> dict[str, Any]:
+        units = {unit_name(view): unit_rows(mapped[view]) for view in self.units if view in mapped}
         return mapped | units
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from acqh._core.arrays import Floats, as_matrix, count_paired, is_sparse, is_tensor
+from acqh._core.arrays import Floats, as_matrix, count_paired, is_sparse, is_tensor, unit_rows
 from acqh._core.device import (
     MAX_MEMORY,
     Tensor,
@@ -16,7 +16,6 @@ from acqh._core.device import (
     row_blocks,
     tensor_dtype,
     to_tensor,
-    unit_rows,
 )
 from acqh._core.imports import require
 from acqh._core.labels import as_label_matrix

@@ -271,9 +271,9 @@ class GeneralModel:
     def _directions(self, features: Floats, view: str) -> Floats:
         mapped = self.map_features(features, view=view)
         if view == "text":
-            return unit_rows(mapped)
+            return np.asarray(unit_rows(mapped))
         weights, intercept = self._regression
-        return unit_rows(mapped @ weights + intercept)
+        return np.asarray(unit_rows(mapped @ weights + intercept))
 
     def _checked(self, features: Floats, view: str) -> Floats:
         rows, width = np.asarray(features, dtype=np.float32), len(self.arrays[f"{view}_mean"])

@@ -10,7 +10,6 @@ from sklearn.utils.extmath import row_norms
 
 from acqh._core.arrays import Array, Floats, Ints, Matrix, is_sparse, is_tensor, slices, unit_rows
 from acqh._core.device import Tensor, to_tensor
-from acqh._core.device import unit_rows as unit_tensor_rows
 from acqh._core.imports import require
 from acqh.errors import InvalidInputError
 from acqh.features.simple import SignedRoot
@@ -83,7 +82,7 @@ class TensorSide:
             rows = rows.sign() * rows.abs().sqrt_()
         if self.name == "tfidf":
             rows = rows * self.idf
-        return unit_tensor_rows(rows), (rows != 0).any(dim=1).double()
+        return unit_rows(rows), (rows != 0).any(dim=1).double()
 
     def parts(self, n_rows: int) -> Iterator[tuple[slice, tuple[Tensor, Tensor]]]:
         """Yield blocks of prepared rows, with what each is of all."""

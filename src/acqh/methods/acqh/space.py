@@ -24,7 +24,6 @@ from acqh._core.arrays import (
     unit_rows,
 )
 from acqh._core.device import to_tensor
-from acqh._core.device import unit_rows as unit_tensor_rows
 from acqh._core.labels import as_label_matrix
 from acqh._core.linalg import RANK_TOLERANCE, fix_signs, mean_diagonal, solve_spd
 from acqh.errors import InvalidInputError, LabelError, ViewError
@@ -367,9 +366,8 @@ class ItemMaps:
             known = {source: rows.to(total.dtype) for source, rows in known.items()}
         else:
             total = np.tile(self.offset, (first.shape[0], 1))
-        unit: Callable[[Any], Any] = unit_tensor_rows if is_tensor(first) else unit_rows
         for source, is_unit, place, own in self.parts:
-            total[:, place] += (unit(known[source]) if is_unit else known[source]) @ own
+            total[:, place] += (unit_rows(known[source]) if is_unit else known[source]) @ own
         if self.usual is not None:
             total = stretch(total, *self.usual)
         return total if self.target_map is None else total @ self.target_map
