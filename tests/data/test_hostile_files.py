@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import sqlite3
+import struct
 import tarfile
 import threading
 from contextlib import suppress
@@ -198,3 +199,21 @@ def test_threads_that_read_csv_leave_the_field_limit_of_the_process(tmp_path: Pa
         thread.join()
     assert n_rows == [50] * 4
     assert csv.field_size_limit() == before
+
+
+def test_an_arrow_file_that_asks_for_absurd_memory_is_damaged(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    path, n_rows = tmp_path / "items.arrow", 1_000
+    labels = pa.array([f"label {n % 7}" for n in range(n_rows)])
+    rows = pa.FixedSizeListArray.from_arrays(pa.array(np.ones(2 * n_rows)), 2)
+    table = pa.table({"image": rows, "label": labels})
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_file(str(path), table.schema, options=options) as writer:
+        writer.write_table(table)
+    # A compressed buffer begins with its length once it is unpacked.
+    lengths = struct.pack("<q", 4 * (n_rows + 1))
+    content = path.read_bytes()
+    assert lengths in content
+    path.write_bytes(content.replace(lengths, struct.pack("<q", 3 * 10**18)))
+    with pytest.raises(AcqhError, match="memory"):
+        read(path)

@@ -502,8 +502,14 @@ def guarded(where: str, *kinds: type[Exception], what: str = "is damaged") -> It
     errors = kinds or (Exception,)
     try:
         yield
-    except (AcqhError, MemoryError):
+    except AcqhError:
         raise
+    except MemoryError as error:
+        if not isinstance(error, kinds):
+            raise
+        # Arrow's: a damaged length can ask for any amount.
+        needs = "is damaged or needs more memory than there is"
+        raise CorruptBundleError(f"{where} {needs}: {error}") from error
     except errors as error:
         reason = str(error) or type(error).__name__
         raise CorruptBundleError(f"{where} {what}: {reason}") from error
