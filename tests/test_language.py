@@ -1,0 +1,45 @@
+"""``tools/check_language.py`` finds rejected terms where people read them, and nowhere else."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+TOOL = Path(__file__).parent.parent / "tools" / "check_language.py"
+
+
+def lines(folder: Path, name: str, source: str) -> list[str]:
+    """Return what the tool prints of one file."""
+    (folder / name).write_text(source, "utf-8")
+    command = [sys.executable, str(TOOL), "--root", str(folder), "--paths", name]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == (1 if result.stdout else 0), result.stderr
+    return result.stdout.splitlines()
+
+
+def test_terms_in_docstrings_messages_and_comments_are_rejected(tmp_path: Path) -> None:
+    source = '"""Say what stands out."""\nraise ValueError("the image is left out")  # a rival\n'
+    kinds = [line.split(": ")[1] for line in lines(tmp_path, "a.py", source)]
+    assert sorted(kinds) == ["comment", "docstring", "message"]
+
+
+def test_code_in_docstrings_and_single_strings_is_not_prose(tmp_path: Path) -> None:
+    source = '"""Return ``stands_out``.\n\n>>> print("left out")\nleft\n"""\nMODE = "rivals"\n'
+    assert lines(tmp_path, "a.py", source) == []
+
+
+def test_names_that_say_nothing_are_rejected(tmp_path: Path) -> None:
+    source = "def rows(found):\n    return [each for each in found]\n"
+    assert [line.split("'")[1] for line in lines(tmp_path, "a.py", source)] == ["found", "each"]
+
+
+def test_long_sentences_are_rejected_and_long_tables_are_not(tmp_path: Path) -> None:
+    long = " ".join(["word"] * 41)
+    (line,) = lines(
+        tmp_path, "a.md", f"{long}.\n\n| {long} |\n\nShort. {' '.join(['word'] * 40)}.\n"
+    )
+    assert "more than 40 words" in line
+
+
+def test_interface_strings_are_checked(tmp_path: Path) -> None:
+    (line,) = lines(tmp_path, "a.js", "show(`${n} hits stand out`);\nconst x = stands_out;\n")
+    assert line.startswith("a.js:1: interface")
