@@ -70,8 +70,8 @@ PATTERNS = [
 NAMES = frozenset(
     re.findall(
         r"\w+",
-        "found each it own known given made asked told said wanted seen those them these there here "
-        "what kept taken got which whole",
+        "found each it own known given made asked told said wanted seen those them these there "
+        "here what kept taken got which whole",
     )
 )
 
