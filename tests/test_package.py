@@ -7,6 +7,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import acqh
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -128,3 +130,10 @@ def test_every_public_name_has_an_example():
 def test_few_names_are_public():
     assert len(NAMES) <= 15
     assert len(acqh.collection.__all__) <= 10
+
+
+def test_load_returns_the_kind_that_is_expected_or_raises(tmp_path):
+    acqh.HammingIndex(8).add([[7], [9]]).save(tmp_path / "bits.acqh")
+    assert len(acqh.load(tmp_path / "bits.acqh", acqh.HammingIndex)) == 2
+    with pytest.raises(acqh.errors.InvalidInputError, match="HammingIndex"):
+        acqh.load(tmp_path / "bits.acqh", acqh.CodeIndex)

@@ -37,6 +37,8 @@ photos.search(text="a", mode="quick")  # wrong
 photos.search(text="a", where=3)  # wrong
 photos.search(text="a").hits[0].scores  # wrong
 acqh.load(3)  # wrong
+loaded: acqh.CodeIndex = acqh.load("x", acqh.CodeIndex)
+mistaken: acqh.CodeIndex = acqh.load("x", acqh.Collection)  # wrong
 acqh.verify("x").good  # wrong
 acqh.metrics.evaluate(found, [0], [0, 1, 2], cutoff=10)  # wrong
 acqh.metrics.evaluate(3, [0], [0, 1, 2])  # wrong

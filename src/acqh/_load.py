@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, overload
 
 import acqh
 from acqh.errors import CorruptBundleError, InvalidInputError
@@ -11,6 +11,7 @@ from acqh.io import BundleReport, verify_bundle
 from acqh.io.read import kind_of
 
 Path: TypeAlias = str | os.PathLike[str]
+_T = TypeVar("_T")
 
 # How each kind is opened, by a subpackage that is imported then; methods always check all.
 _OPEN: dict[str, Callable[[Path, bool], Any]] = {
@@ -23,20 +24,27 @@ _OPEN: dict[str, Callable[[Path, bool], Any]] = {
 }
 
 
-def load(path: Path) -> Any:
-    """Open a bundle that acqh has saved, whatever it holds.
+@overload
+def load(path: Path) -> Any: ...
+@overload
+def load(path: Path, kind: type[_T]) -> _T: ...
+def load(path: Path, kind: type[Any] | None = None) -> Any:
+    """Open anything that acqh has saved: an index, a collection or a fitted method.
 
-    Indexes are mapped, not read, so that opening is quick at any size.
+    Indexes are memory-mapped, so opening is quick at any size.
 
     Parameters
     ----------
     path : path-like
-        The bundle's directory.
+        The folder that was saved.
+    kind : type, optional
+        The class that is expected, such as `CodeIndex`: type checkers then know what is returned,
+        and anything else is an error.
 
     Returns
     -------
     CodeIndex, HammingIndex, CodeParts, Collection, or a fitted method
-        Anything, to a type checker; `CodeIndex.load`, `Collection.open` and the like are typed.
+        An instance of `kind` if that is passed.
 
     Raises
     ------
@@ -45,7 +53,7 @@ def load(path: Path) -> Any:
     CorruptBundleError
         The bundle is damaged or of a newer version.
     InvalidInputError
-        It holds something else.
+        The folder holds something else.
 
     Examples
     --------
@@ -53,14 +61,21 @@ def load(path: Path) -> Any:
     >>> import acqh
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     acqh.HammingIndex(8).add([[7], [9]]).save(folder + "/bits.acqh")
-    ...     acqh.load(folder + "/bits.acqh")
+    ...     acqh.load(folder + "/bits.acqh", acqh.HammingIndex)
     <HammingIndex: 2 items, 8 bits>
     """
-    kind = kind_of(path)
-    if kind not in _OPEN:
-        known = ", ".join(sorted(_OPEN))
-        raise InvalidInputError(f"{os.fspath(path)} holds a {kind!r}, not one of {known}")
-    return _OPEN[kind](path, False)
+    stored_kind = kind_of(path)
+    if stored_kind not in _OPEN:
+        kinds = ", ".join(sorted(_OPEN))
+        raise InvalidInputError(f"{os.fspath(path)} holds a {stored_kind!r}, not one of {kinds}")
+    loaded = _OPEN[stored_kind](path, False)
+    if kind is not None and not isinstance(loaded, kind):
+        if hasattr(loaded, "close"):
+            loaded.close()
+        raise InvalidInputError(
+            f"{os.fspath(path)} holds a {type(loaded).__name__}, not a {kind.__name__}"
+        )
+    return loaded
 
 
 def verify(path: Path) -> "BundleReport | acqh.collection.CollectionReport":

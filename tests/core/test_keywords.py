@@ -1,0 +1,29 @@
+"""Unknown keywords are answered with the nearest one."""
+
+import pytest
+
+from acqh._core.keywords import suggest_keywords
+
+
+@suggest_keywords
+def search(text, *, image=None, k=10, where=None):
+    return text, image, k, where
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"), [("top_k", "k"), ("filter", "where"), ("imge", "image"), ("query", "text")]
+)
+def test_an_unknown_keyword_names_the_right_one(wrong, right):
+    with pytest.raises(TypeError, match=f"'{wrong}'; did you mean '{right}'"):
+        search("dog", **{wrong: 1})
+
+
+def test_a_keyword_like_no_other_gets_no_suggestion():
+    with pytest.raises(TypeError, match="'zzzz'$"):
+        search("dog", zzzz=1)
+
+
+def test_right_calls_and_errors_inside_pass_through():
+    assert search("dog", k=3) == ("dog", None, 3, None)
+    with pytest.raises(TypeError, match="missing"):
+        search(k=3)
