@@ -19,7 +19,7 @@ def test_an_unknown_keyword_names_the_right_one(wrong, right):
 
 
 def test_a_keyword_like_no_other_gets_no_suggestion():
-    with pytest.raises(TypeError, match="'zzzz'$"):
+    with pytest.raises(TypeError, match=r"'zzzz'$"):
         search("dog", zzzz=1)
 
 
