@@ -1,5 +1,6 @@
 """A collection follows a folder of images: built from it, then synced with it."""
 
+import io
 import os
 import subprocess
 import sys
@@ -225,3 +226,24 @@ def test_a_killed_sync_goes_on_where_it_was_stopped(followed, photos):
     assert counts(report) == (6, 0, 0, 0)  # 64 were stored, and the move
     assert len(followed) == 73
     assert followed.verify().ok
+
+
+def test_a_build_reads_each_image_once_and_lists_the_folder_once(photos, tmp_path, monkeypatch):
+    opened, stats = [], []
+    opening, stat = io.open, os.stat
+
+    def counting_open(file, *arguments, **options):
+        opened.append(os.fspath(file) if isinstance(file, str | os.PathLike) else "")
+        return opening(file, *arguments, **options)
+
+    def counting_stat(path, *arguments, **options):
+        stats.append(os.fspath(path) if isinstance(path, str | os.PathLike) else "")
+        return stat(path, *arguments, **options)
+
+    monkeypatch.setattr(io, "open", counting_open)
+    monkeypatch.setattr("builtins.open", counting_open)
+    monkeypatch.setattr(os, "stat", counting_stat)
+    Collection.build(photos, tmp_path / "c.acqh", **SMALL).close()
+    for name in IDS:
+        assert opened.count(str(photos / name)) == 1
+        assert stats.count(str(photos / name)) == 1

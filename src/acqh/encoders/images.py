@@ -222,12 +222,12 @@ def open_image(image: ImageLike, formats: Sequence[str] | None = None) -> Any:
     raise pillow.UnidentifiedImageError(f"not an image in one of {', '.join(formats)}")
 
 
-def image_date(path: str | PathLike[str]) -> str | None:
+def image_date(image: ImageLike) -> str | None:
     """Return when a photograph was taken, as its EXIF data says.
 
     Parameters
     ----------
-    path : path-like
+    image : path or bytes
 
     Returns
     -------
@@ -242,10 +242,10 @@ def image_date(path: str | PathLike[str]) -> str | None:
     """
     tags = require("PIL.ExifTags")
     try:
-        with open_image(path) as image:
-            if image.format == "PNG" and "exif" not in image.info:
+        with open_image(image) as opened:
+            if opened.format == "PNG" and "exif" not in opened.info:
                 return None  # it would be decoded to look behind the pixels
-            exif = image.getexif()
+            exif = opened.getexif()
             inner = exif.get_ifd(tags.IFD.Exif)
             found = inner.get(tags.Base.DateTimeOriginal) or exif.get(tags.Base.DateTime)
         return datetime.strptime(str(found)[:19], "%Y:%m:%d %H:%M:%S").isoformat()

@@ -2,7 +2,8 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+import stat
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from os import PathLike
@@ -20,6 +21,8 @@ _SUFFIXES = frozenset((
     ".pnm", ".ppm", ".tif", ".tiff", ".webp",
 ))
 # fmt: on
+# A larger file is not held in memory; it is opened three times.
+_MAX_READ_BYTES = 2**28
 _ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
 
 
@@ -53,15 +56,21 @@ class ImageFile:
         """Return what an item keeps of the file, but for its date."""
         return {FILE: self.name, BYTES: self.n_bytes, MODIFIED: self.modified, DIGEST: digest}
 
-    def item(self, digest: str, identifier: str, **others: Any) -> Item:
-        """Return the file as an item; `others` are its text, labels and further columns."""
+    def item(self, identifier: str, **others: Any) -> Item:
+        """Return the file as an item, read once; `others`: its text, labels and further columns."""
+        try:
+            is_small = self.n_bytes <= _MAX_READ_BYTES
+            image: Any = self.path.read_bytes() if is_small else self.path
+            digest = hashlib.sha256(image).hexdigest() if is_small else self.digest()
+        except OSError as error:
+            return Item(_Unread(str(error)), origin=self.name)
         columns = {**others.pop("columns", {}), **self.columns(digest)}
         columns.pop(DATE, None)
-        if (date := image_date(self.path)) is not None:
+        if (date := image_date(image)) is not None:
             columns[DATE] = date
         folder = str(self.folder)
         return Item(
-            self.path, id=identifier, columns=columns, origin=self.name, folder=folder, **others
+            image, id=identifier, columns=columns, origin=self.name, folder=folder, **others
         )
 
 
@@ -155,12 +164,7 @@ def folder_items(folder: str | PathLike[str]) -> Source:
 
 def _read_listing(listing: Listing) -> Iterator[Item]:
     for file in listing.files:
-        try:
-            digest = file.digest()
-        except OSError as error:
-            listing.unread[file.name] = str(error)
-        else:
-            yield file.item(digest, file.usual_id)
+        yield file.item(file.usual_id)
     for name, why in listing.unread.items():
         yield Item(_Unread(why), origin=name)
 
@@ -193,16 +197,25 @@ def list_images(folder: str | PathLike[str], followed: Iterable[str] = ()) -> Li
             raise CollectionError(f"the folder {root} cannot be read: {error}") from error
         listing.unread[_name(place, base)] = str(error)
 
-    for place, folders, names in os.walk(root, onerror=note):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        images = sorted(
-            name
-            for name in names
-            if not name.startswith(".") and Path(name).suffix.lower() in _SUFFIXES
-        )
+    for place, folders, images in _walk(root, note):
         for name in [*images, *folders]:
             _look_at(Path(place, name), listing)
     return listing
+
+
+def has_images(folder: Path) -> bool:
+    """Whether there is an image in a folder or the folders in it; stops at the first."""
+    return any(images for _, _, images in _walk(folder))
+
+
+def _walk(
+    root: Path, note: Callable[[OSError], None] | None = None
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield folders, the names of those in them, and of images; `note`: called with errors."""
+    for place, folders, names in os.walk(root, onerror=note):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        shown = sorted(name for name in names if not name.startswith("."))
+        yield place, folders, [it for it in shown if Path(it).suffix.lower() in _SUFFIXES]
 
 
 def _as_tracked(root: Path, tracked: list[Path]) -> Path:
@@ -225,16 +238,15 @@ def _is_same(one: Path, other: Path) -> bool:
 def _look_at(path: Path, listing: Listing) -> None:
     name = _name(path, listing.folder)
     try:
-        if path.is_symlink():
-            listing.unread[name] = "it is a link, and links are not followed"
-            return
-        facts = path.stat()
+        facts = path.lstat()
     except FileNotFoundError:
         return
     except OSError as error:
         listing.unread[name] = str(error)
         return
-    if path.is_file():
+    if stat.S_ISLNK(facts.st_mode):
+        listing.unread[name] = "it is a link, and links are not followed"
+    elif stat.S_ISREG(facts.st_mode):
         if name != path.relative_to(listing.folder).as_posix():
             listing.unread[name] = "its name is not valid Unicode; rename it"
             return

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 from acqh._core.labels import split_labels
-from acqh.collection.build.folder import Source, find_manifest, folder_items, list_images
+from acqh.collection.build.folder import Source, find_manifest, folder_items, has_images
 from acqh.collection.types import (
     FILE,
     MAX_ID_CHARACTERS,
@@ -209,7 +209,7 @@ def kind_of(path: Path) -> Literal["features", "images", "records"]:
     if not path.exists():
         raise CollectionError(f"there is no manifest and no folder of images at {path}")
     is_bare = path.is_dir() and find_manifest(path) is None
-    if is_bare and list_images(path).files:
+    if is_bare and has_images(path):
         return "images"
     if (is_bare or path.is_file()) and has_views(path):
         return "features"

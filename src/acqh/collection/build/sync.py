@@ -56,7 +56,7 @@ class _Plan:
     unread: Mapping[str, str]
     n_kept: int
     renamed: list[tuple[TrackedFile, ImageFile]] = field(default_factory=list)
-    changed: list[tuple[TrackedFile, ImageFile, str]] = field(default_factory=list)
+    changed: list[tuple[TrackedFile, ImageFile]] = field(default_factory=list)
     new: list[tuple[ImageFile, str]] = field(default_factory=list)
     # Tombstones whose metadata new files get, by name of the file; files that stay removed.
     restored: dict[str, int] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class _Plan:
             return
         if not n_gone and len(self.changed) <= _FEW:
             return
-        gone = self.deleted or [item for item, _, _ in self.changed]
+        gone = self.deleted or [item for item, _ in self.changed]
         names = ", ".join(repr(item.name) for item in gone[:_N_NAMED])
         what = f"{n_gone:,} of the {total:,} images that the collection has of {listing.root}"
         raise CollectionError(
@@ -103,7 +103,7 @@ class _Plan:
                 taken[own] = None
         return SyncReport(
             new=tuple(taken),
-            changed=tuple(item.id for item, _, _ in self.changed),
+            changed=tuple(item.id for item, _ in self.changed),
             moved=self.moved,
             deleted=tuple(item.id for item in self.deleted),
             n_unchanged=self.n_unchanged,
@@ -181,7 +181,7 @@ def _match(
         plan.renamed.append((item, files.pop(name)))
     for own_name, item in unmatched:
         if (found := files.pop(own_name, None)) is not None:
-            plan.changed.append((item, found, digests[found.name]))
+            plan.changed.append((item, found))
         else:
             plan.deleted.append(item)
     plan.new.extend((file, digests[file.name]) for file in files.values())
@@ -238,7 +238,7 @@ def _carry_out(plan: _Plan, current: Current, say: Progress) -> SyncReport:
     moves = [(item, file, file.columns(item.digest)) for item, file in plan.renamed]
     moves += [
         (item, file, {FILE: file.name})  # size and time follow when it was read
-        for item, file, _ in plan.changed
+        for item, file in plan.changed
         if item.path != file.path
     ]
     moves += [(item, file, file.columns(item.digest)) for item, file in plan.removed]
@@ -252,13 +252,13 @@ def _carry_out(plan: _Plan, current: Current, say: Progress) -> SyncReport:
         given = tracked.inherited(current.opened.store, plan.deleted)
         label_items(current, given.values(), say, keep=True)
         current.change(lambda opened: tracked.forget(opened.store, given))
-    files = [(file, digest, item.id) for item, file, digest in plan.changed]
-    files += [(*new, new[0].usual_id) for new in plan.new]
+    files = [(file, item.id) for item, file in plan.changed]
+    files += [(file, file.usual_id) for file, _ in plan.new]
     writer = tracked.FileWriter(plan.restored)
     source = Source(_items_to_read(files, plan.restored, current.opened.store), len(files))
     ids, unreadable = astuple(add_items(current, source, say, put=writer.put))
     late = tuple((name, _LATE) for name in writer.late)
-    changed = {item.id for item, _, _ in plan.changed}
+    changed = {item.id for item, _ in plan.changed}
     return SyncReport(
         new=tuple(each for each in ids if each not in changed),
         changed=tuple(each for each in ids if each in changed),
@@ -270,12 +270,12 @@ def _carry_out(plan: _Plan, current: Current, say: Progress) -> SyncReport:
 
 
 def _items_to_read(
-    files: list[tuple[ImageFile, str, str]], restored: Mapping[str, int], store: Store
+    files: list[tuple[ImageFile, str]], restored: Mapping[str, int], store: Store
 ) -> Iterator[Item]:
-    """Yield files with their digests and ids as items, with what people gave these."""
-    for file, digest, identifier in files:
+    """Yield files with their ids as items, with what people gave these."""
+    for file, identifier in files:
         with store.reading() as connection:
             text, labels, columns = tracked.user_metadata(
                 connection, str(file.folder), file.name, restored.get(file.name, 0)
             )
-        yield file.item(digest, identifier, text=text, labels=labels, columns=columns)
+        yield file.item(identifier, text=text, labels=labels, columns=columns)
