@@ -1,12 +1,12 @@
 """What clip-retrieval's inference writes: vectors in folders, what they are of in Parquet."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from acqh._core.arrays import Bools
 from acqh.data.readers.arrays import NpyFolder, npy_files
-from acqh.data.readers.columns import ITEM_PREFIX, Entry, Table
+from acqh.data.readers.columns import ITEM_PREFIX, Entry, Role, Table
 from acqh.data.readers.tables import ArrowTable
 
 _VIEWS = {"img_emb": "image", "text_emb": "text"}
@@ -54,7 +54,14 @@ class ClipRetrieval(Table):
         table, own = self._tables[entry.name]
         return table.take(own, start, stop)
 
-    def take_view(self, entry: Entry, start: int, stop: int) -> tuple[Any, Bools | None]:
-        """Return rows of a view."""
-        table, own = self._tables[entry.name]
-        return table.take_view(own, start, stop)
+    def take_all(self, wanted: Sequence[tuple[Role, Entry]], start: int, stop: int) -> list[Any]:
+        """Return rows of several columns; those of each table in one pass."""
+        taken: dict[int, Any] = {}
+        owners = [
+            (number, role, *self._tables[entry.name]) for number, (role, entry) in enumerate(wanted)
+        ]
+        for table in {id(table): table for table, _ in self._tables.values()}.values():
+            own = [(number, role, entry) for number, role, other, entry in owners if other is table]
+            values = table.take_all([(role, entry) for _, role, entry in own], start, stop)
+            taken |= zip((number for number, *_ in own), values, strict=True)
+        return [taken[number] for number in range(len(wanted))]

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -83,6 +83,8 @@ class FileRows:
 
 
 Parts = Mapping[str, tuple[FileRows, ...]]
+# What a column is read as.
+Role = Literal["view", "labels", "ids", "items"]
 # Names of label columns, and from where class numbers count them.
 _Classes = tuple[tuple[str, ...] | None, int | None]
 
@@ -143,6 +145,16 @@ class Table(AbstractContextManager["Table"], ABC):
     def take_ids(self, entry: Entry, start: int, stop: int) -> Any:
         """Return ids, which are whole numbers or texts."""
         return self.take(entry, start, stop)
+
+    def take_all(self, wanted: Sequence[tuple[Role, Entry]], start: int, stop: int) -> list[Any]:
+        """Return rows of several columns, in this order, each by its role."""
+        by_role: dict[str, Callable[[Entry, int, int], Any]] = {
+            "view": self.take_view,
+            "labels": self.take_labels,
+            "ids": self.take_ids,
+            "items": self.take,
+        }
+        return [by_role[role](entry, start, stop) for role, entry in wanted]
 
     def distinct_labels(self, entry: Entry) -> Iterable[Any] | None:
         """Return all class ids or names in use; None where labels are a matrix."""
@@ -268,23 +280,24 @@ class Source:
 
     def read(self, table: Table, start: int, stop: int) -> MultiViewData:
         """Read some rows."""
+        wanted: list[tuple[Role, Entry]] = [("view", entry) for entry in self.views.values()]
+        wanted += [("labels", self.labels)] if self.labels else []
+        wanted += [("ids", self.ids)] if self.ids else []
+        wanted += [("items", entry) for entry in (*self.present.values(), *self.items.values())]
+        taken = iter(table.take_all(wanted, start, stop))
         views, present = {}, {}
-        for view, entry in self.views.items():
-            views[view], mask = table.take_view(entry, start, stop)
+        for view in self.views:
+            views[view], mask = next(taken)
             if mask is not None:
                 present[view] = mask
-        present |= {view: table.take(entry, start, stop) for view, entry in self.present.items()}
-        labels = None
-        if self.labels is not None:
-            labels = self._named(table.take_labels(self.labels, start, stop))
-        ids = np.arange(start, stop)
-        if self.ids is not None:
-            ids = table.take_ids(self.ids, start, stop)
+        labels = None if self.labels is None else self._named(next(taken))
+        ids = np.arange(start, stop) if self.ids is None else next(taken)
+        present |= {view: next(taken) for view in self.present}
         return MultiViewData(
             views,
             labels,
             ids=ids,
-            items={name: table.take(entry, start, stop) for name, entry in self.items.items()},
+            items={name: next(taken) for name in self.items},
             label_names=None if labels is None else self.label_names,
             present=present,
             name=self.path.stem,

@@ -1,13 +1,15 @@
 """Parquet and Arrow IPC tables, in one file or several: a column for each view.
 
-Each column is read by itself, some rows at a time: a scan by ``pyarrow.dataset`` would unpack whole
-row groups.
+The wanted columns are read together, some rows at a time. A scan by ``pyarrow.dataset`` would
+unpack whole row groups.
 """
 
 import io
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from acqh.data.readers.columns import (
     Entry,
     Options,
     Parts,
+    Role,
     Table,
     chain_files,
     check_unpacked_size,
@@ -37,7 +40,9 @@ _SPLIT = "split"
 _RECORD_ROWS = 256
 # Rows unpacked at a time: few, so that the memory for them is used again and again.
 _BATCH_ROWS = 1_024
-_KEPT_FILES = 8
+_OPEN_FILES = 8
+# Through a small buffer: otherwise each column of a row group is in memory, packed, as a whole.
+_PARQUET_OPTIONS: dict[str, Any] = {"pre_buffer": False, "buffer_size": 2**20}
 # Parquet's physical types of one width. Texts and bytes take what their pages take, or more.
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 
@@ -54,35 +59,29 @@ class ArrowTable(Table):
     noun = "column"
     is_paired = True
     no_views = (
-        "no column with lists of numbers, so no view; images and texts are described by acqh build"
+        "no column with lists of numbers, so no view; acqh build encodes images and texts instead"
     )
 
     def _open(self) -> None:
-        self._cursors: dict[str, _Cursor] = {}
-        self._opened: dict[Path, _ParquetFile | _ArrowFile] = {}
-        self._rows, self._n_bytes = (0, 0), 0
-        self.parts = self.parts or list_parts(_find_files(self.path))
+        self._file = lru_cache(_OPEN_FILES)(_open_file)
+        # Where the last rows ended: the columns, the next row, the batches after it.
+        self._position: tuple[Any, int] = ((), -1)
+        self._stream: Iterator[Any] = iter(())
+        self._rest: Any = None
+        self.parts = self.parts or list_parts(_find_files(self.path), self._file)
         self.files = self.parts[""]
         self._file_size = sum(part.path.stat().st_size for part in self.files)
-        self.schema = self.file(self.files[0].path).schema
+        self.schema = self._file(self.files[0].path).schema
         self.n_rows = self.files[-1].first_row + self.files[-1].n_rows
-        # Images are read as records only: to carry them beside vectors would cost too much.
+        # Images are read as records only: to carry them along with vectors would cost too much.
         shown = [field for field in self.schema if not _is_image(field.type)]
         self.entries = {field.name: self._entry(field) for field in shown}
         if all(split_of(file.path) for file in self.files) and _SPLIT not in self.schema.names:
             self.entries[_SPLIT] = Entry(_SPLIT, (self.n_rows,), "O", form=_SPLIT)
 
     def class_names(self, labels: str) -> tuple[str, ...] | None:
-        """Return what class numbers count where Hugging Face's features say it."""
+        """Return the names of class numbers if Hugging Face's features give them."""
         return class_names(self.schema.metadata or {}, labels)
-
-    def file(self, path: Path) -> "_ParquetFile | _ArrowFile":
-        """Return an open file; a few are kept open for other columns."""
-        file = self._opened.pop(path, None) or _open(path)
-        self._opened[path] = file
-        if len(self._opened) > _KEPT_FILES:
-            del self._opened[next(iter(self._opened))]
-        return file
 
     def _entry(self, field: Any) -> Entry:
         types = require("pyarrow").types
@@ -101,103 +100,151 @@ class ArrowTable(Table):
         """Return a view with as many numbers as the first row that has it."""
         if entry.shape[1] >= 0:
             return entry
-        for column in self._all_columns(entry):
+        for column in self._whole_column(entry.name):
             lengths = _list_lengths(column)
             if lengths.size:
                 return Entry(entry.name, (self.n_rows, int(lengths[0])), entry.kind)
         raise ViewError(f"{self._where(entry.name)} is empty in every row")
 
-    def _columns(self, entry: Entry, start: int, stop: int) -> Iterator[Any]:
-        """Yield rows as Arrow has them; what they take is counted with that of other columns."""
-        if (start, stop) != self._rows:
-            self._rows, self._n_bytes = (start, stop), 0
-        if entry.name not in self._cursors:
-            self._cursors[entry.name] = _Cursor(self, entry.name)
-        kind = self.schema.field(entry.name).type
-        for column in self._cursors[entry.name].columns(start, stop):
-            self._n_bytes += _unpacked_bytes(column)
-            check_unpacked_size(self.path, self._n_bytes, self._file_size, self.options.max_bytes)
-            yield column if column.type.equals(kind) else column.cast(kind)
+    def batches(self, names: Sequence[str], start: int, stop: int) -> Iterator[Any]:
+        """Yield some rows of some columns as record batches of at most 1,024 rows.
 
-    def _all_columns(self, entry: Entry) -> Iterator[Any]:
-        for start in range(0, self.n_rows, CHUNK_SIZE):
-            yield from self._columns(entry, start, min(start + CHUNK_SIZE, self.n_rows))
-
-    def _column(self, entry: Entry, start: int, stop: int) -> Any:
-        kind = self.schema.field(entry.name).type
-        return require("pyarrow").chunked_array(list(self._columns(entry, start, stop)), kind)
-
-    def take(self, entry: Entry, start: int, stop: int) -> Array:
-        """Return any column: numbers without nulls as they are, everything else as objects."""
-        if entry.form == _SPLIT:
-            files = parts_of(self.parts, start, stop)[""]
-            ends = [min(stop, file.first_row + file.n_rows) for file in files]
-            names = np.array([split_of(file.path) for file in files], object)
-            return np.repeat(names, np.diff([start, *ends]))
-        column = self._column(entry, start, stop)
-        if not column.null_count and _is_number(column.type):
-            return np.asarray(column.to_numpy())
-        return np.fromiter(column.to_pylist(), dtype=object, count=len(column))
-
-    def take_view(self, entry: Entry, start: int, stop: int) -> tuple[Array, Bools]:
-        """Return a matrix, whose rows are put in their place as they come, and which are there.
-
-        Raises ViewError: a list of another length, or with a null inside; the row is named.
+        Rows that follow the last ones are read on, others are looked up.
         """
-        n_rows, width, done = stop - start, entry.shape[1], 0
-        matrix, present = np.empty((0, width)), np.empty(n_rows, dtype=bool)
-        for column in self._columns(entry, start, stop):
-            rows = slice(done, done + len(column))
-            found, present[rows] = self._matrix(column, entry, start + done)
-            if len(column) == n_rows:
-                return found, present
-            if done == 0:
-                matrix = np.empty((n_rows, width), found.dtype)
-            matrix[rows] = found
-            done = rows.stop
-        return matrix, present
+        if (names, start) != self._position:
+            self._stream, self._rest = self._batches_from(names, start, stop - start), None
+        # If the caller stops halfway, the next rows must be looked up.
+        self._position, n_bytes, at = ((), -1), 0, start
+        while at < stop:
+            batch = next(self._stream, None) if self._rest is None else self._rest
+            if batch is None:
+                raise CorruptBundleError(
+                    f"{self.files[-1].path.name} ends before row {stop - 1} of the whole"
+                )
+            n_rows = min(batch.num_rows, stop - at)
+            self._rest = batch.slice(n_rows) if n_rows < batch.num_rows else None
+            batch = batch.slice(0, n_rows)
+            n_bytes += sum(map(_unpacked_bytes, batch.columns))
+            check_unpacked_size(self.path, n_bytes, self._file_size, self.options.max_bytes)
+            yield batch
+            at += n_rows
+        self._position = names, stop
 
-    def _matrix(self, column: Any, entry: Entry, first_row: int) -> tuple[Array, Bools]:
+    def _batches_from(self, names: Sequence[str], start: int, n_rows: int) -> Iterator[Any]:
+        size = min(n_rows, _BATCH_ROWS)
+        for part in parts_of(self.parts, start, self.n_rows)[""]:
+            file = self._file(part.path)
+            if not {*names} <= {*file.schema.names} or file.n_rows != part.n_rows:
+                raise CorruptBundleError(f"{part.path.name} has changed since it was listed")
+            skip, limit = max(start - part.first_row, 0), self.options.max_bytes
+            with _named(part.path):
+                yield from file.batches(names, size, skip, limit)
+
+    def column(self, batch: Any, name: str) -> Any:
+        """Return a column of a batch, with its dictionary written out unless the schema has it."""
+        column, kind = batch.column(name), self.schema.field(name).type
+        return column if column.type.equals(kind) else column.cast(kind)
+
+    def _whole_column(self, name: str) -> Iterator[Any]:
+        for start in range(0, self.n_rows, CHUNK_SIZE):
+            for batch in self.batches((name,), start, min(start + CHUNK_SIZE, self.n_rows)):
+                yield self.column(batch, name)
+
+    def take(self, entry: Entry, start: int, stop: int) -> Any:
+        """Return any column: numbers without nulls as they are, everything else as objects."""
+        return self.take_all([("items", entry)], start, stop)[0]
+
+    def take_all(self, wanted: Sequence[tuple[Role, Entry]], start: int, stop: int) -> list[Any]:
+        """Return rows of several columns, read in one pass; matrices are filled batch by batch."""
+        stored = [(role, entry, list[Any]()) for role, entry in wanted if entry.form != _SPLIT]
+        names = tuple(dict.fromkeys(entry.name for _, entry, _ in stored))
+        at = start
+        for batch in self.batches(names, start, stop) if names else ():
+            for role, entry, values in stored:
+                column = self.column(batch, entry.name)
+                if not self._is_matrix(role, entry):
+                    values.append(self._values(role, entry, column, at))
+                    continue
+                numbers, present = self._numbers(role, entry, column, at)
+                if not values:
+                    shape = (stop - start, entry.shape[1])
+                    values += np.zeros(shape, numbers.dtype), np.zeros(shape[:1], bool)
+                rows = slice(at - start, at - start + len(present))
+                values[0][rows][... if present.all() else present] = numbers
+                values[1][rows] = present
+            at += batch.num_rows
+        taken = (self._join(*each) for each in stored)
+        return [
+            self._splits(start, stop) if entry.form == _SPLIT else next(taken)
+            for _, entry in wanted
+        ]
+
+    def _join(self, role: Role, entry: Entry, values: list[Any]) -> Any:
+        """Return all rows of a column."""
+        if self._is_matrix(role, entry):
+            return tuple(values) if role == "view" else values[0]
+        return list(chain.from_iterable(values)) if role == "labels" else np.concatenate(values)
+
+    def _splits(self, start: int, stop: int) -> Array:
+        files = parts_of(self.parts, start, stop)[""]
+        ends = [min(stop, file.first_row + file.n_rows) for file in files]
+        names = np.array([split_of(file.path) for file in files], object)
+        return np.repeat(names, np.diff([start, *ends]))
+
+    def _is_matrix(self, role: Role, entry: Entry) -> bool:
+        return role == "view" or (role == "labels" and self._is_multi_hot(entry))
+
+    def _numbers(
+        self, role: Role, entry: Entry, column: Any, first_row: int
+    ) -> tuple[Array, Bools]:
+        """Return the numbers of the rows that are not null, and which rows these are.
+
+        Raises ViewError or LabelError: a list of another length, or with a null; the row is named.
+        """
         where, width = self._where(entry.name), entry.shape[1]
+        error = ViewError if role == "view" else LabelError
         present = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
-        rows = first_row + np.flatnonzero(present)
-        lengths = _list_lengths(column)
+        lengths, values = _list_lengths(column), column.flatten()
         ragged = np.flatnonzero(lengths != width)
         if ragged.size:
-            at = ragged[0]
-            raise ViewError(
-                f"{where} has {lengths[at]} numbers in row {rows[at]}, but {width} elsewhere; "
+            row = first_row + np.flatnonzero(present)[ragged[0]]
+            raise error(
+                f"{where} has {lengths[ragged[0]]} numbers in row {row}, but {width} elsewhere; "
                 "every row of a view needs as many"
             )
-        values = column.flatten()
         if values.null_count:
             missing = int(np.argmax(values.is_null().to_numpy(zero_copy_only=False)))
-            raise ViewError(
-                f"{where} has a null among its numbers in row {rows[missing // width]}; make the "
-                "whole list null where the view is absent"
+            row = first_row + np.flatnonzero(present)[missing // width]
+            raise error(
+                f"{where} has a null among its numbers in row {row}; make the whole list null if "
+                "the view is absent"
             )
-        numbers = values.to_numpy(zero_copy_only=False).reshape(len(lengths), width)
-        if present.all():
-            return numbers, present
-        matrix = np.zeros((len(present), width), dtype=numbers.dtype)
-        matrix[present] = numbers
-        return matrix, present
+        numbers = values.to_numpy(zero_copy_only=False)
+        return numbers.reshape(len(lengths), width), present
 
-    def take_labels(self, entry: Entry, start: int, stop: int) -> Any:
-        """Return a matrix where lists have one size, or else a list of labels for each row."""
-        if self._is_multi_hot(entry):
-            try:
-                return self.take_view(entry, start, stop)[0]
-            except ViewError as error:
-                raise LabelError(str(error)) from error
-        sets = label_sets(self._column(entry, start, stop).to_pylist())
-        for row, names in enumerate(sets, start=start):
-            if None in names:
-                raise LabelError(f"{self._where(entry.name)} has a null in the list of row {row}")
-        return sets
+    def _values(self, role: Role, entry: Entry, column: Any, first_row: int) -> Any:
+        """Return labels as lists, numbers without nulls as they are, everything else as objects."""
+        where, kind = self._where(entry.name), column.type
+        if role == "labels":
+            sets = label_sets(column.to_pylist())
+            for row, names in enumerate(sets, start=first_row):
+                if None in names:
+                    raise LabelError(f"{where} has a null in the list of row {row}")
+            return sets
+        if role == "ids":
+            if column.null_count:
+                row = first_row + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+                raise InvalidInputError(f"{where} is null in row {row}; every item needs an id")
+            if _is_text(kind):
+                return np.asarray(column.to_pylist(), dtype=str)
+            if not require("pyarrow").types.is_integer(kind):
+                raise InvalidInputError(f"{where} is {kind}; ids are whole numbers or strings")
+        if not column.null_count and _is_number(kind):
+            return column.to_numpy(zero_copy_only=False)
+        return np.fromiter(column.to_pylist(), dtype=object, count=len(column))
 
     def distinct_labels(self, entry: Entry) -> set[Any] | None:
-        """Return all labels; None where they are rows of 0 and 1."""
+        """Return all labels; None if they are rows of 0 and 1."""
         types, kind = require("pyarrow").types, self.schema.field(entry.name).type
         if self._is_multi_hot(entry):
             return None
@@ -208,29 +255,16 @@ class ArrowTable(Table):
                 f"{self._where(entry.name)} is {kind}; give labels as names or whole numbers, as "
                 "lists of them, or as fixed-size lists of 0 and 1"
             )
-        found: set[Any] = set()
-        for column in self._all_columns(entry):
+        labels: set[Any] = set()
+        for column in self._whole_column(entry.name):
             values = column.flatten() if _is_list(kind) else column
-            found.update(values.unique().drop_null().to_pylist())
-        return found
+            labels.update(values.unique().drop_null().to_pylist())
+        return labels
 
     def _is_multi_hot(self, entry: Entry) -> bool:
         return len(entry.shape) == 2 and bool(
             require("pyarrow").types.is_fixed_size_list(self.schema.field(entry.name).type)
         )
-
-    def take_ids(self, entry: Entry, start: int, stop: int) -> Array:
-        """Return whole numbers or strings, none of them null."""
-        column = self._column(entry, start, stop)
-        where = self._where(entry.name)
-        if column.null_count:
-            row = start + int(np.argmax(column.is_null().to_numpy()))
-            raise InvalidInputError(f"{where} is null in row {row}; every item needs an id")
-        if require("pyarrow").types.is_integer(column.type):
-            return np.asarray(column.to_numpy())
-        if not _is_text(column.type):
-            raise InvalidInputError(f"{where} is {column.type}; ids are whole numbers or strings")
-        return np.asarray(column.to_pylist(), dtype=str)
 
     def _where(self, name: str) -> str:
         return f"column {name!r} of {self.path.name}"
@@ -239,18 +273,16 @@ class ArrowTable(Table):
 def arrow_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the rows of a table with the place of each; classes that have names by these."""
     table = ArrowTable(path, Options())
-    names = table.schema.names
-    classes = {name: table.class_names(name) for name in names}
+    names = tuple(table.schema.names)
+    classes = [table.class_names(name) for name in names]
+    number = 0
     for start in range(0, table.n_rows, _RECORD_ROWS):
-        stop = min(start + _RECORD_ROWS, table.n_rows)
-        columns = [table._column(Entry(name, (), "O"), start, stop) for name in names]
-        values = zip(*(column.to_pylist() for column in columns), strict=True)
-        for number, row in enumerate(values, start=start + 1):
-            record = {
-                name: _record_value(value, classes[name])
-                for name, value in zip(names, row, strict=True)
-            }
-            yield f"{path.name}, row {number}", record
+        for batch in table.batches(names, start, min(start + _RECORD_ROWS, table.n_rows)):
+            columns = [table.column(batch, name).to_pylist() for name in names]
+            for row in zip(*columns, strict=True):
+                number += 1
+                values = map(_record_value, row, classes)
+                yield f"{path.name}, row {number}", dict(zip(names, values, strict=True))
 
 
 def _record_value(value: Any, classes: tuple[str, ...] | None) -> Any:
@@ -270,12 +302,12 @@ def _find_files(path: Path) -> list[Path]:
     return files
 
 
-def list_parts(files: Iterable[Path]) -> Parts:
+def list_parts(files: Iterable[Path], open_file: Any = None) -> Parts:
     """Return files, which must have the same columns, with the rows that each of them has."""
     counts: list[tuple[Path, int]] = []
     schema = None
     for path in files:
-        file = _open(path)
+        file = (open_file or _open_file)(path)
         schema = schema or file.schema
         if not file.schema.equals(schema):
             raise InvalidInputError(
@@ -286,60 +318,20 @@ def list_parts(files: Iterable[Path]) -> Parts:
     return {"": chain_files(counts)}
 
 
-class _Cursor:
-    """Rows of a column of files one after another, from any row on; reading on costs no search."""
-
-    def __init__(self, table: ArrowTable, name: str) -> None:
-        self._table = table
-        self._name = name
-        self._position = -1
-        self._source: Iterator[Any] = iter(())
-        self._left: Any = None
-
-    def columns(self, start: int, stop: int) -> Iterator[Any]:
-        """Yield some rows; what is not asked for of the last ones is kept."""
-        if start != self._position:
-            self._source = self._from(start, min(stop - start, _BATCH_ROWS))
-            self._left = None
-        # Where rows are given up half-way, the next ones must be searched for.
-        self._position = -1
-        while start < stop:
-            column = next(self._source, None) if self._left is None else self._left
-            if column is None:
-                raise CorruptBundleError(
-                    f"{self._table.files[-1].path.name} ends before row {stop - 1} of the whole"
-                )
-            n_rows = min(len(column), stop - start)
-            self._left = column.slice(n_rows) if n_rows < len(column) else None
-            start += n_rows
-            yield column.slice(0, n_rows)
-        self._position = stop
-
-    def _from(self, start: int, size: int) -> Iterator[Any]:
-        table = self._table
-        for part in parts_of(table.parts, start, table.n_rows)[""]:
-            file = table.file(part.path)
-            if self._name not in file.schema.names or file.n_rows != part.n_rows:
-                raise CorruptBundleError(f"{part.path.name} has changed since it was listed")
-            skip, limit = max(start - part.first_row, 0), table.options.max_bytes
-            with _named(part.path):
-                yield from file.columns(self._name, size, skip, limit)
-
-
 def _named(path: Path) -> AbstractContextManager[None]:
     """Name the file where Arrow does not."""
     errors = (require("pyarrow").ArrowException, OSError, UnicodeDecodeError)
     return guarded(path.name, *errors)
 
 
-def _open(path: Path) -> "_ParquetFile | _ArrowFile":
+def _open_file(path: Path) -> "_ParquetFile | _ArrowFile":
     require("pyarrow")
     with path.open("rb") as handle:
         magic = handle.read(len(_ARROW))
     if not magic.startswith(ArrowTable.magics):
         raise CorruptBundleError(f"{path.name} is neither a Parquet nor an Arrow IPC file")
     with _named(path):
-        file = _ParquetFile(path) if magic.startswith(_PARQUET) else _ArrowFile(path)
+        file = (_ParquetFile if magic.startswith(_PARQUET) else _ArrowFile)(path)
         names = list(file.schema.names)  # which could be no Unicode
     if len(set(names)) != len(names):
         raise InvalidInputError(f"{path.name} has two columns of one name")
@@ -349,45 +341,42 @@ def _open(path: Path) -> "_ParquetFile | _ArrowFile":
 class _ParquetFile:
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._reader = require("pyarrow.parquet").ParquetFile(path, pre_buffer=False)
+        self._reader = require("pyarrow.parquet").ParquetFile(path, **_PARQUET_OPTIONS)
         self._metadata = self._reader.metadata
-        self._leaves: list[dict[str, list[Any]]] = []  # of each row group, by column
         self.schema = self._reader.schema_arrow
         self.n_rows = int(self._metadata.num_rows)
         _check_metadata(self._metadata, path)
 
-    def columns(self, name: str, size: int, skip: int, max_bytes: int | None) -> Iterator[Any]:
+    def batches(
+        self, names: Sequence[str], size: int, skip: int, max_bytes: int | None
+    ) -> Iterator[Any]:
         """Yield rows after the first `skip`; row groups before are not read."""
-        groups, texts, file_size = list[int](), set[str](), self._path.stat().st_size
-        for number, leaves in enumerate(self._list_leaves()):
-            n_rows = self._metadata.row_group(number).num_rows
-            if not groups and skip >= n_rows:
-                skip -= n_rows
+        groups, texts, wanted = list[int](), set[str](), {*names}
+        for number in range(self._metadata.num_row_groups):
+            group = self._metadata.row_group(number)
+            if not groups and skip >= group.num_rows:
+                skip -= group.num_rows
                 continue
             groups.append(number)
-            declared = sum(map(_leaf_bytes, leaves[name]))
-            check_unpacked_size(self._path, declared, file_size, max_bytes)
-            texts |= {leaf.path_in_schema for leaf in leaves[name] if _may_repeat(leaf)}
+            declared: Counter[str] = Counter()
+            for leaf in map(group.column, range(group.num_columns)):
+                path = leaf.path_in_schema
+                name = path if path in wanted else path.partition(".")[0]
+                if name in wanted:
+                    declared[name] += _leaf_bytes(leaf)
+                    texts |= {path} if _may_repeat(leaf) else set()
+            most = max(declared.values(), default=0)
+            check_unpacked_size(self._path, most, self._path.stat().st_size, max_bytes)
         reader = self._reader
         if texts:
             # A text that all rows share is then in memory once, until its size has been checked.
             reader = require("pyarrow.parquet").ParquetFile(
-                self._path, metadata=self._metadata, read_dictionary=texts, pre_buffer=False
+                self._path, metadata=self._metadata, read_dictionary=texts, **_PARQUET_OPTIONS
             )
-        for batch in reader.iter_batches(size, groups, [name], use_threads=False):
-            column = batch.column(0)
-            column.validate(full=True)  # texts could be no Unicode
-            yield column.slice(min(skip, len(column)))
-            skip -= min(skip, len(column))
-
-    def _list_leaves(self) -> list[dict[str, list[Any]]]:
-        if not self._leaves:
-            for group in map(self._metadata.row_group, range(self._metadata.num_row_groups)):
-                leaves: dict[str, list[Any]] = {name: [] for name in self.schema.names}
-                for leaf in map(group.column, range(group.num_columns)):
-                    leaves.setdefault(leaf.path_in_schema.partition(".")[0], []).append(leaf)
-                self._leaves.append(leaves)
-        return self._leaves
+        for batch in reader.iter_batches(size, groups, list(names), use_threads=False):
+            batch.validate(full=True)  # texts could be no Unicode
+            yield batch.slice(min(skip, batch.num_rows))
+            skip -= min(skip, batch.num_rows)
 
 
 class _ArrowFile:
@@ -400,37 +389,31 @@ class _ArrowFile:
         self.schema = self._open().schema
 
     def _open(self, **options: Any) -> Any:
-        """Open the file anew: readers of a stream go on where they are, each by itself."""
+        """Open the file anew: each reader of a stream has a place of its own."""
         arrow = require("pyarrow")
         opening = arrow.ipc.open_stream if self._is_stream else arrow.ipc.open_file
         source = arrow.memory_map(str(self._path))
         return opening(source, options=arrow.ipc.IpcReadOptions(**options))
 
-    def _batches(self, **options: Any) -> Iterator[Any]:
-        reader = self._open(**options)
-        if self._is_stream:
-            yield from reader
-        else:
-            yield from map(reader.get_batch, range(reader.num_record_batches))
-
     @cached_property
     def n_rows(self) -> int:
-        """How many rows there are, by what stands before the values."""
+        """Number of rows, by what stands before the values."""
         with _named(self._path):
             if self._is_stream:
-                return sum(batch.num_rows for batch in self._batches(included_fields=[0]))
+                return sum(batch.num_rows for batch in self._open(included_fields=[0]))
             system = require("pyarrow.fs").LocalFileSystem()
             file_format = require("pyarrow.dataset").IpcFileFormat()
             return int(file_format.make_fragment(str(self._path), system).count_rows())
 
-    def columns(self, name: str, size: int, skip: int, _: int | None) -> Iterator[Any]:
+    def batches(self, names: Sequence[str], size: int, skip: int, _: int | None) -> Iterator[Any]:
         """Yield rows after the first `skip`; of other columns nothing is unpacked."""
-        for batch in self._batches(included_fields=[self.schema.names.index(name)]):
-            column = batch.column(0)
-            column.validate(full=True)  # offsets of a damaged file could point anywhere
-            for start in range(skip, len(column), size):
-                yield column.slice(start, size)
-            skip = max(skip - len(column), 0)
+        reader = self._open(included_fields=[self.schema.names.index(name) for name in names])
+        is_file = not self._is_stream
+        for batch in map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader:
+            batch.validate(full=True)  # offsets could point anywhere
+            for start in range(skip, batch.num_rows, size):
+                yield batch.slice(start, size)
+            skip = max(skip - batch.num_rows, 0)
 
 
 class _WithoutValues(io.RawIOBase):
