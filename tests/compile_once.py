@@ -6,7 +6,7 @@ Each of them would compile the same loops otherwise, at the same time.
 import numpy as np
 
 import acqh
-import acqh.index.search.topk
+import acqh.index.compiled.search
 import acqh.quantize.compiled
 import acqh.stats.compiled  # what is loaded is used, however little there is to do
 

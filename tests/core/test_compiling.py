@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-from acqh._core import runtime
-
 COMPILE_TWICE = """
 import numpy as np
 from acqh._core import runtime
@@ -34,12 +32,18 @@ def test_compiling_that_takes_long_says_so_once():
     assert done.stderr.count("\n") == done.stderr.count("compiling loops") == 1
 
 
-def test_work_is_little_until_it_adds_up(monkeypatch):
-    monkeypatch.setattr(runtime, "_FEW_STEPS", 10)
-    monkeypatch.setattr(runtime, "_steps_of", {})
-    assert [runtime.is_little(4, "not.loaded") for _ in range(3)] == [True, True, False]
-    assert not runtime.is_little(11, "another")
-    assert not runtime.is_little(1, "acqh._core.runtime")
+def test_numpy_runs_small_calls_however_many_there_are():
+    program = (
+        "import sys\n"
+        "from acqh._core.runtime import loops\n"
+        "names = [loops('acqh.quantize', 10**9).__name__ for _ in range(3)]\n"
+        "loops('acqh.quantize', 10**10)\n"
+        "print(*names, loops('acqh.quantize', 1).__name__)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == 3 * ["acqh.quantize.plain"] + ["acqh.quantize.compiled"]
 
 
 @pytest.mark.parametrize("room", ["acqh.quantize", "acqh.stats"])

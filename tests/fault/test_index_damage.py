@@ -35,8 +35,8 @@ def make(kind, texts, n=40):
     codes = rng.integers(size, size=(n, m))
     halves = (1, 2) if kind == "runs" else (0, 0)
     with (
-        mock.patch("acqh.index.layout.inverted.choose_prefix", return_value=halves),
-        mock.patch("acqh.index.items.snapshot._SMALL", 1),
+        mock.patch("acqh.index.inverted.choose_prefix", return_value=halves),
+        mock.patch("acqh.index.snapshot._SMALL", 1),
         mock.patch("acqh.index.code_index.FLAT_MAX_ROWS", 100 if kind == "few" else 0),
     ):
         return index.add(codes[:30], ids[:30]).remove(ids[:3]).add(codes[30:], ids[30:])

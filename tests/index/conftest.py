@@ -12,5 +12,4 @@ def lay_out_few():
     """Have compiled code search indexes of any size."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("acqh.index.code_index.FLAT_MAX_ROWS", 0)
-        patch.setattr("acqh.index.code_index._QUICK_ROWS", 0)
         yield

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from acqh import CodeIndex
 from acqh.errors import DuplicateIdError, InvalidInputError
-from acqh.index.items import parts as reading
-from acqh.index.items import snapshot as snapshots
+from acqh.index import parts as reading
+from acqh.index import snapshot as snapshots
 
 
 def arrays_of(index):

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 
 from acqh import CodeIndex
 from acqh.errors import DuplicateIdError, InvalidInputError, UnknownIdError
-from acqh.index.items import snapshot as snapshots
+from acqh.index import snapshot as snapshots
 
 CODEBOOKS = np.round(np.random.default_rng(0).standard_normal((3, 5, 2)) * 2)
 WORDS = CODEBOOKS.astype(np.float32).transpose(0, 2, 1)

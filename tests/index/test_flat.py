@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex
-from acqh.index.layout import flat as layout
-from acqh.index.layout.flat import FlatSegment
-from acqh.index.search.flat import best_rows
+from acqh.index import flat as layout
+from acqh.index.flat import FlatSegment, best_rows
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -21,7 +20,6 @@ def keep_few():
     """Keep few items as they came, as users' indexes do; the other tests have them laid out."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("acqh.index.code_index.FLAT_MAX_ROWS", layout.FLAT_MAX_ROWS)
-        patch.setattr("acqh.index.code_index.is_little", lambda *_: True)
         yield
 
 
@@ -96,7 +94,7 @@ def test_few_items_are_searched_without_the_compiler():
         "assert index.search(np.ones((1, 3)), 1).counts == 0\n"
         "index.add([[0], [1], [2]], ids=[4, 6, 9]).remove([6]).add([[1]], ids=[11])\n"
         "print(index.search([[0, 1, 2]], 2, filter=[4, 11]).ids)\n"
-        "many = np.random.default_rng(0).integers(256, size=(20_000, 4))\n"
+        "many = np.random.default_rng(0).integers(256, size=(16_000, 4))\n"
         "index = CodeIndex(np.random.default_rng(0).normal(size=(4, 256, 8)))\n"
         "index.add_parts([(many[:9_000], None), (many[9_000:], None)])\n"
         "assert index.search(np.eye(8), 5).counts.tolist() == [5] * 8\n"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
-from acqh.index.items.ids import (
+from acqh.index.ids import (
     NumberIds,
     RunningIds,
     TextIds,
@@ -150,7 +150,8 @@ def test_ids_are_found_with_and_without_compiled_code(there, wanted):
         table = table_of(read_ids([kind(one) for one in there]))
         ids = read_ids([kind(one) for one in wanted]) if wanted else table.take(np.arange(0))
         expected = [there.index(one) if one in there else -1 for one in wanted]
-        for little in (True, False):
+        for largest, many in ((0, 0), (100, 0), (100, 100)):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("acqh.index.items.ids.is_little", lambda *_, little=little: little)
+                patch.setattr("acqh.index.ids._SMALL_TABLE", largest)
+                patch.setattr("acqh.index.ids._MANY", many)
                 assert table.find(ids).tolist() == expected

@@ -6,12 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.index import CodeIndex
-from acqh.index.compiled import keys as keys_kernels
 from acqh.index.compiled import search as search_kernels
 from acqh.index.compiled import tables as table_kernels
+from acqh.index.compiled import traversal
 from acqh.index.compiled.layout import measure_norm_bounds
-from acqh.index.items.ids import NumberIds, TextIds
-from acqh.index.layout.inverted import InvertedSegment
+from acqh.index.ids import NumberIds, TextIds
+from acqh.index.inverted import InvertedSegment
+from acqh.index.search import NO_KEY, TABLE_WIDTH
 
 seeds = st.integers(0, 2**32)
 
@@ -21,7 +22,7 @@ def test_fill_tables_agrees_with_its_twin(seed, m, n, dim):
     rng = np.random.default_rng(seed)
     codewords = rng.standard_normal((m, dim, n), dtype=np.float32)
     queries = rng.standard_normal((3, dim), dtype=np.float32)
-    tables = np.zeros((3, m, table_kernels.TABLE_WIDTH), dtype=np.float32)
+    tables = np.zeros((3, m, TABLE_WIDTH), dtype=np.float32)
     tops = np.empty((3, m), dtype=np.float32)
     scales = np.empty(3, dtype=np.float32)
     table_kernels.fill_tables(codewords, queries, tables, tops, scales)
@@ -34,7 +35,7 @@ def test_fill_tables_agrees_with_its_twin(seed, m, n, dim):
 def test_scales_tell_where_tables_overflow():
     codewords = np.array([[[3e38, -3e38], [3e38, 3e38]]], dtype=np.float32)
     queries = np.array([[1, 1], [10, -10], [1, 0]], dtype=np.float32)
-    tables = np.zeros((3, 1, table_kernels.TABLE_WIDTH), dtype=np.float32)
+    tables = np.zeros((3, 1, TABLE_WIDTH), dtype=np.float32)
     tops, scales = np.empty((3, 1), dtype=np.float32), np.empty(3, dtype=np.float32)
     table_kernels.fill_tables(codewords, queries, tables, tops, scales)
     assert not np.isfinite(scales).any()
@@ -45,7 +46,7 @@ def test_select_smallest_agrees_with_partition(seed, n, data):
     k = data.draw(st.integers(1, n))
     keys = np.random.default_rng(seed).integers(data.draw(st.sampled_from([3, 2**60])), size=n)
     chosen = keys.astype(np.uint64)
-    keys_kernels.select_smallest(chosen, n, k)
+    traversal.select_smallest(chosen, n, k)
     expected = np.partition(keys, k - 1)[:k]
     np.testing.assert_array_equal(np.sort(chosen[:k]), np.sort(expected))
 
@@ -77,7 +78,7 @@ def test_find_texts_agrees_with_its_twin(known, others):
     first_row=st.integers(0, 2**31),
     n_tables=st.integers(1, 2),
 )
-def test_search_runs_agrees_with_scoring_every_allowed_row(seed, k, grouped, first_row, n_tables):
+def test_search_lists_agrees_with_scoring_every_allowed_row(seed, k, grouped, first_row, n_tables):
     rng = np.random.default_rng(seed)
     codes = rng.integers(8, size=(300, 3)).astype(np.uint8)
     if grouped:
@@ -87,11 +88,11 @@ def test_search_runs_agrees_with_scoring_every_allowed_row(seed, k, grouped, fir
     queries = rng.standard_normal((2, 2), dtype=np.float32)
     allowed = rng.random(300) < 0.5
     codewords.setflags(write=False)  # as those of an index are
-    tables = np.zeros((n_tables, 3, table_kernels.TABLE_WIDTH), dtype=np.float32)
+    tables = np.zeros((n_tables, 3, TABLE_WIDTH), dtype=np.float32)
     tops, scales = np.empty((2, 3), dtype=np.float32), np.empty(2, dtype=np.float32)
     keys = np.empty((2, 2 * k + 1), dtype=np.uint64)
     counts = np.zeros(2, dtype=np.int64)
-    worsts = np.full(2, keys_kernels.NO_KEY)
+    worsts = np.full(2, NO_KEY)
     tallies, ceilings = np.zeros((2, 2), dtype=np.int64), np.full(2, -np.inf, dtype=np.float32)
     bounds = (tops, scales, np.zeros(2, dtype=np.float32), np.zeros(2, dtype=np.float32))
     bits = np.packbits(allowed, bitorder="little")
@@ -109,7 +110,7 @@ def test_search_runs_agrees_with_scoring_every_allowed_row(seed, k, grouped, fir
 
 
 @given(seed=seeds, m=st.integers(1, 5), dim=st.integers(1, 9))
-def test_measure_reaches_agrees_with_its_twin(seed, m, dim):
+def test_measure_norm_bounds_agrees_with_its_twin(seed, m, dim):
     rng = np.random.default_rng(seed)
     codewords = rng.standard_normal((m, 7, dim), dtype=np.float32)
     suffixes = rng.integers(7, size=(50, m), dtype=np.uint8)

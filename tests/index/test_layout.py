@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.errors import InvalidInputError
+from acqh.index import inverted as laying
 from acqh.index.compiled import layout as compiled
-from acqh.index.layout import inverted as laying
 
 seeds = st.integers(0, 2**32)
 

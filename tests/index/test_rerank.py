@@ -5,7 +5,7 @@ import pytest
 
 from acqh import CodeIndex
 from acqh.errors import InvalidInputError
-from acqh.index.search import rerank as reranking
+from acqh.index import rerank as reranking
 
 
 @pytest.fixture(scope="module")

@@ -126,13 +126,13 @@ def test_loading_as_another_kind_is_refused(tmp_path):
         acqh.load(tmp_path / "nothing")
 
 
-def test_a_newer_layout_says_so(tmp_path):
+def test_another_layout_is_rejected(tmp_path):
     code_index().save(tmp_path / "i")
     bundle = read_bundle(tmp_path / "i")
     members = {member: bundle.arrays(member) for member in bundle.members}
     info = json.loads(json.dumps(bundle.info)) | {"layout": 2}
     write_bundle(tmp_path / "i", kind="code-index", info=info, arrays=members)
-    with pytest.raises(CorruptBundleError, match=r"layout 2.*up to 1.*newer acqh"):
+    with pytest.raises(CorruptBundleError, match="layout 2"):
         acqh.load(tmp_path / "i")
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from acqh import CodeIndex
 from acqh.errors import InvalidInputError
-from acqh.index.layout import inverted as laying
+from acqh.index import inverted as laying
 
 
 def brute_force(codebooks, codes, queries, k):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from twins import pack_lists, unpack_lists
 
 from acqh.errors import CorruptBundleError
-from acqh.index.layout import inverted as segments
-from acqh.index.layout.inverted import InvertedSegment
+from acqh.index import inverted as segments
+from acqh.index.inverted import InvertedSegment
 
 seeds = st.integers(0, 2**32)
 

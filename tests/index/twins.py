@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints
-from acqh.index.layout.inverted import choose_prefix, grouping_pays
-from acqh.index.search.flat import InvertedLists, tables_of
+from acqh.index.flat import tables_of
+from acqh.index.inverted import choose_prefix, grouping_pays
+from acqh.index.search import InvertedLists
 
 __all__ = [
     "best_rows",

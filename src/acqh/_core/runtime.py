@@ -265,34 +265,25 @@ def _watch_compiler() -> None:
     event.register("numba:compile", Watcher())
 
 
-# What NumPy adds up in a second. Loading compiled loops takes nearly as long where they are kept on
-# disk, and compiling them several seconds.
-_FEW_STEPS = 2 * 10**9
-# What has been asked for so far, that each module could have done.
-_steps_of: dict[str, int] = {}
+# What NumPy adds up in a second: compiled loops take nearly as long to load from disk, and
+# several seconds to compile.
+_NUMPY_STEPS = 2 * 10**9
 
 
-def is_little(n_steps: int, compiled: str) -> bool:
-    """Whether NumPy has done this many steps before a module of compiled loops would be loaded.
+def loops(package: str, n_steps: int) -> Any:
+    """Return the loops of a package for this many steps: ``plain`` NumPy, or ``compiled``.
 
-    Not where it is loaded already, or where calls before have added up to as much.
-    """
-    _steps_of[compiled] = _steps_of.get(compiled, 0) + n_steps
-    return _steps_of[compiled] <= _FEW_STEPS and compiled not in sys.modules
-
-
-def loops(room: str, n_steps: int) -> Any:
-    """Return the module of a room that has done this many steps soonest.
-
-    Its ``plain`` is NumPy, its ``compiled`` has the same functions, which give the same.
+    Both have the same functions, which give the same bits. Loops that are loaded are used for
+    any number of steps.
 
     Examples
     --------
     >>> loops("acqh.quantize", 10**12).__name__
     'acqh.quantize.compiled'
     """
-    compiled = f"{room}.compiled"
-    return import_module(f"{room}.plain" if is_little(n_steps, compiled) else compiled)
+    compiled = f"{package}.compiled"
+    is_small = n_steps <= _NUMPY_STEPS and compiled not in sys.modules
+    return import_module(f"{package}.plain" if is_small else compiled)
 
 
 # Called with how much is done, of how much (None: not known), and what.

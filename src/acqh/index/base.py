@@ -11,18 +11,16 @@ import numpy as np
 
 from acqh._core.arrays import Array
 from acqh.errors import CorruptBundleError, InvalidInputError, UnknownIdError
-from acqh.index.items.checks import frozen
-from acqh.index.items.files import (
-    read_caller,
-    read_kept,
-    read_settings,
-    read_snapshot,
-    verify_snapshot,
-    write_snapshot,
-)
-from acqh.index.items.ids import IdKind, read_ids
-from acqh.index.items.snapshot import NewIds, Part, S, Snapshot, check_kind
-from acqh.io import read_bundle
+from acqh.index.checks import frozen, read_count, require
+from acqh.index.ids import IdKind, NumberIds, RunningIds, read_ids
+from acqh.index.snapshot import MAX_ROWS, NewIds, Part, S, Snapshot, check_kind
+from acqh.io import Bundle, read_bundle, write_bundle
+
+# Version of the stored layout.
+_LAYOUT = 1
+_SETTINGS = "settings"
+# Begins the names of arrays that the caller saves along with the index.
+_KEPT = "kept "
 
 
 class BaseIndex(ABC, Generic[S]):
@@ -55,11 +53,10 @@ class BaseIndex(ABC, Generic[S]):
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         vars(self).update(vars(self._of_settings(*state["settings"])))
-        parts: list[Part[S]] = []
-        for arrays, info in state["parts"]:
-            read_only = {name: frozen(array) for name, array in arrays.items()}
-            part: Part[S] = Part.from_arrays(self._segment_type, read_only, info)
-            parts.append(replace(part, segment=self._take_segment(part.segment)))
+        parts = (
+            self._read_part({name: frozen(array) for name, array in arrays.items()}, info)
+            for arrays, info in state["parts"]
+        )
         self._snapshot = Snapshot(tuple(parts), *state["ids"])
         self._info, self._info_arrays = state["info"]
 
@@ -271,15 +268,23 @@ class BaseIndex(ABC, Generic[S]):
         OSError
             Writing failed.
         """
-        write_snapshot(
-            path,
-            self._snapshot,
-            kind=self._kind,
-            name=name,
-            settings=self._settings(),
-            caller=dict(info or {}),
-            arrays=dict(arrays or {}),
-        )
+        snapshot, (setting_arrays, settings) = self._snapshot, self._settings()
+        kept = {f"{_KEPT}{key}": values for key, values in (arrays or {}).items()}
+        members: dict[str, Mapping[str, Array]] = {_SETTINGS: {**setting_arrays, **kept}}
+        parts = []
+        for number, part in enumerate(snapshot.parts):
+            members[_member(number)], part_info = part.to_arrays()
+            parts.append(part_info)
+        manifest = {
+            "layout": _LAYOUT,
+            "settings": settings,
+            "n_items": len(snapshot),
+            "id_kind": snapshot.kind,
+            "next_number": snapshot.next_number,
+            "parts": parts,
+            "caller": dict(info or {}),
+        }
+        write_bundle(path, kind=self._kind, name=name, info=manifest, arrays=members)
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, mmap: bool = True, verify: bool = False) -> Self:
@@ -305,14 +310,61 @@ class BaseIndex(ABC, Generic[S]):
         """
         bundle = read_bundle(path, kind=cls._kind, mmap=mmap, verify=verify)
         try:
-            index = cls._of_settings(*read_settings(bundle))
-            index._snapshot = read_snapshot(bundle, cls._segment_type, index._take_segment)
-            index._info, index._info_arrays = read_caller(bundle), read_kept(bundle)
+            index = cls._of_bundle(bundle)
             if verify:
-                verify_snapshot(index._snapshot)
+                _verify(index._snapshot)
         except CorruptBundleError as error:
             raise CorruptBundleError(f"{bundle.path}: {error}") from error
         return index
+
+    @classmethod
+    def _of_bundle(cls, bundle: Bundle) -> Self:
+        """Read a saved index; its arrays are those of the bundle, not copies.
+
+        Checks what searches rely on to stay within the arrays; `_verify` reads the rest. Raises
+        CorruptBundleError: the bundle contradicts itself, or has another layout.
+        """
+        info = bundle.info
+        layout, settings = read_count(info, "layout"), info.get("settings")
+        if layout != _LAYOUT:
+            raise CorruptBundleError(
+                f"the index has layout {layout}; this acqh reads layout {_LAYOUT}: install the "
+                "acqh that wrote it, or build the index again"
+            )
+        if not isinstance(settings, Mapping):
+            raise CorruptBundleError("the settings of an index are missing")
+        stored = bundle.arrays(_SETTINGS)
+        index = cls._of_settings(stored, settings)
+        index._snapshot = index._read_snapshot(bundle)
+        index._info = info.get("caller", {})
+        require(isinstance(index._info, dict), "caller")
+        index._info_arrays = {
+            name[len(_KEPT) :]: stored[name] for name in stored if name.startswith(_KEPT)
+        }
+        return index
+
+    def _read_snapshot(self, bundle: Bundle) -> Snapshot[S]:
+        id_kind, stored = bundle.info.get("id_kind"), bundle.info.get("parts")
+        if not isinstance(stored, list) or bundle.members != (
+            _SETTINGS,
+            *map(_member, range(len(stored))),
+        ):
+            raise CorruptBundleError("the parts of an index are missing")
+        parts: list[Part[S]] = []
+        for number, info in enumerate(stored):
+            if not isinstance(info, Mapping):
+                raise CorruptBundleError(f"part {number} is described wrongly")
+            parts.append(self._read_part(bundle.arrays(_member(number)), info))
+            require(parts[-1].ids.kind == id_kind, "id_kind")
+        require(id_kind in (None, "number", "text"), "id_kind")
+        snapshot = Snapshot(tuple(parts), id_kind, read_count(bundle.info, "next_number"))
+        require(len(snapshot) == read_count(bundle.info, "n_items"), "n_items")
+        require(int(snapshot.first_rows[-1]) <= MAX_ROWS, "n_rows")
+        return snapshot
+
+    def _read_part(self, arrays: Mapping[str, Array], info: Mapping[str, Any]) -> Part[S]:
+        part: Part[S] = Part.from_arrays(self._segment_type, arrays, info)
+        return replace(part, segment=self._take_segment(part.segment))
 
     def _locate(self, identifier: Any) -> tuple[Part[S], int]:
         """Return the part and the row within it of one item, or raise UnknownIdError."""
@@ -327,3 +379,18 @@ class BaseIndex(ABC, Generic[S]):
         """Put a snapshot with new items in place, in one step."""
         part = Part.of(segment, new.table())
         self._snapshot = snapshot.with_part(part, part.ids.kind, new.next_number)
+
+
+def _verify(snapshot: Snapshot[S]) -> None:
+    """Read every value; raise CorruptBundleError if no index can have been in this state."""
+    for part in snapshot.parts:
+        part.verify()
+        if isinstance(part.ids, RunningIds | NumberIds):
+            require(part.ids.largest() < snapshot.next_number, "next_number")
+    if len(snapshot.parts) > 1:
+        # An id in two parts is found in the later one both times.
+        require(bool(np.all(np.diff(snapshot.find(snapshot.ids())) > 0)), "ids")
+
+
+def _member(number: int) -> str:
+    return f"part {number}"

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, Ints, check_positive_int, take_in
-from acqh._core.runtime import Progress, is_little
+from acqh._core.runtime import Progress
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index.base import BaseIndex
-from acqh.index.exchange import from_faiss, to_faiss
-from acqh.index.items.checks import (
+from acqh.index.checks import (
     as_codebooks,
     as_codes,
     as_queries,
@@ -20,29 +19,41 @@ from acqh.index.items.checks import (
     read_array,
     require,
 )
-from acqh.index.items.filters import rows_allowed
-from acqh.index.items.ids import read_ids
-from acqh.index.items.parts import PartReader, Parts
-from acqh.index.items.snapshot import ALL_ROWS, NewIds, Snapshot, pack_bits
-from acqh.index.layout.flat import FLAT_MAX_ROWS, FlatSegment, planes_of
-from acqh.index.layout.norm_bounds import ResidualCodebooks
+from acqh.index.exchange import from_faiss, to_faiss
+from acqh.index.flat import (
+    FLAT_MAX_ROWS,
+    FLAT_MAX_SCORES,
+    FlatSegment,
+    flat_targets,
+    planes_of,
+    search_flat,
+    tables_of,
+)
+from acqh.index.ids import read_ids
+from acqh.index.norm_bounds import ResidualCodebooks
+from acqh.index.parts import PartReader, Parts
+from acqh.index.rerank import candidate_count, places_of, rank_again
 from acqh.index.result import SearchResult
-from acqh.index.search import flat
-from acqh.index.search.flat import EXHAUSTIVE, InvertedLists, Target, TopRows, as_stop_rule
-from acqh.index.search.rerank import candidate_count, places_of, rank_again
+from acqh.index.search import (
+    EXHAUSTIVE,
+    InvertedLists,
+    Target,
+    as_stop_rule,
+    search_inverted,
+)
+from acqh.index.snapshot import ALL_ROWS, NewIds, Snapshot, pack_bits
 
 if TYPE_CHECKING:
-    from acqh.index.layout.inverted import InvertedSegment
+    from acqh.index.inverted import InvertedSegment
 
-# Up to this many rows are all scored for one query, which is quicker than to look for the best.
-_QUICK_ROWS = 8192
-# A filter that leaves more than this share of the rows does not keep a search busy with others.
-_MOST_LEFT = 1 / 4
-# Nanoseconds of copying out what a filter leaves: per row of the segment, and per row left.
+# A filter that leaves more than this share of the rows hardly slows a search down.
+_MAX_COPIED_SHARE = 1 / 4
+# Nanoseconds of copying out the rows that a filter allows: per row of the segment, and per row
+# allowed.
 _ROW_COST, _COPY_COST = 3, 150
-# Nanoseconds per row of the segment that a query takes longer for rows which it may not find: with
-# many codewords behind the first two, and with few, where it grows with the rows per row left.
-_LONG_WASTE, _SHORT_WASTE, _MOST_WASTE = 30, 0.04, 10
+# Nanoseconds per row of the segment that a query spends on rows which the filter rejects: with
+# suffixes of three or more codewords, and with shorter ones, times the rows per row allowed.
+_LONG_WASTE, _SHORT_WASTE, _MAX_WASTE = 30, 0.04, 10
 # Bytes of codes that reading in batches keeps in memory.
 _WINDOW_BYTES = 1 << 27
 
@@ -57,9 +68,9 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
 
     The index is an inverted multi-index: the first codewords of a code choose its inverted list.
     Lists are visited best first, and those whose norm bound proves that no item reaches the k-th
-    best score are skipped. If many items share a code, it is stored and scored once. Up to 32,768
-    items are stored flat, and NumPy searches them while queries are few, so that nobody waits for
-    a compiler; scores are the same to the bit.
+    best score are skipped. If many items share a code, it is stored and scored once. Up to 16,384
+    items are stored flat and all scored by NumPy, so that nobody waits for a compiler; scores are
+    the same to the bit.
 
     Searching is safe while another thread changes the index: a search works on the state it found
     when it started, and never waits.
@@ -145,7 +156,7 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
             reader = PartReader(parts, self._check_codes, new.take_new, progress)
             small = reader.read_flat(FLAT_MAX_ROWS - len(snapshot))
             if small is None:
-                from acqh.index.layout.inverted import InvertedSegment
+                from acqh.index.inverted import InvertedSegment
 
                 n_codebooks, size, _ = self._codebooks.shape
                 segment = InvertedSegment.of_blocks(reader, n_codebooks, size, self._residuals)
@@ -228,24 +239,21 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         n_found = k if rerank is rerank_k is None else candidate_count(k, rerank, rerank_k)
         n_threads = as_thread_count(n_threads, len(queries))
         snapshot = self._snapshot
-        masks = None if filter is None else rows_allowed(snapshot, filter)
-        top: TopRows
-        flat_targets = _flat_targets(snapshot, masks) if stop is EXHAUSTIVE else None
+        masks = None if filter is None else snapshot.rows_allowed(filter)
         n_rows = int(snapshot.first_rows[-1])
-        is_quick = len(queries) == 1 and n_rows <= _QUICK_ROWS
-        if flat_targets is not None and (is_quick or self._is_little(n_rows, len(queries))):
-            top = flat.search_flat(self._tables_of(queries), flat_targets, n_found)
+        is_small = n_rows <= FLAT_MAX_ROWS and n_rows * len(queries) <= FLAT_MAX_SCORES
+        is_flat = all(isinstance(part.segment, FlatSegment) for part in snapshot.parts)
+        if is_small and is_flat and stop == EXHAUSTIVE:
+            tables = tables_of(self._codewords, queries)
+            top = search_flat(tables, flat_targets(snapshot, masks), n_found)
         else:
-            from acqh.index.search import topk as compiled
-
-            targets, n_items = _targets(snapshot, masks, len(queries)), len(snapshot)
-            top = compiled.search_targets(
+            top = search_inverted(
                 self._codewords,
                 self._residuals,
-                targets,
+                _targets(snapshot, masks, len(queries)),
                 queries,
                 n_found,
-                n_items,
+                len(snapshot),
                 n_threads,
                 stop,
             )
@@ -254,19 +262,6 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
             places = places_of(snapshot, top.rows)
             found = rank_again(found, places, len(snapshot), queries, k, rerank)
         return found.as_kind(give_back)
-
-    def _is_little(self, n_rows: int, n_queries: int) -> bool:
-        m, n_components, n_codewords = self._codewords.shape
-        n_steps = 2 * n_queries * m * (n_rows + n_components * n_codewords)
-        return is_little(n_steps, "acqh.index.search.topk")
-
-    def _tables_of(self, queries: Floats) -> Floats:
-        """Return the score of every codeword for every query."""
-        if is_little(2 * len(queries) * self._codewords.size, "acqh.index.compiled.tables"):
-            return flat.tables_of(self._codewords, queries)
-        from acqh.index.compiled.tables import tables_of
-
-        return tables_of(self._codewords, queries)
 
     def places(self, ids: Any) -> Ints:
         """Return where items stand in the order of `ids`, -1 for those that are not there.
@@ -416,7 +411,7 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
     def _segment_of(self, codes: Array) -> "FlatSegment | InvertedSegment":
         if len(self._snapshot) + len(codes) <= FLAT_MAX_ROWS:
             return FlatSegment(planes_of(codes), self._codebooks.shape[1], self._residuals)
-        from acqh.index.layout.inverted import InvertedSegment
+        from acqh.index.inverted import InvertedSegment
 
         return InvertedSegment.of(codes, self._codebooks.shape[1], self._residuals)
 
@@ -437,24 +432,11 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         return replace(segment, residuals=self._residuals)
 
 
-def _flat_targets(
-    snapshot: "Snapshot[FlatSegment | InvertedSegment]", masks: Sequence[Bools] | None
-) -> list[Target[Array]] | None:
-    """Return the segments to search as they came; None unless all are kept so."""
-    targets = []
-    for number, part in enumerate(snapshot.parts):
-        if not isinstance(part.segment, FlatSegment):
-            return None
-        allowed = part.live if masks is None else pack_bits(masks[number])
-        targets.append(Target(part.segment.planes, int(snapshot.first_rows[number]), allowed))
-    return targets
-
-
 def _targets(
     snapshot: "Snapshot[FlatSegment | InvertedSegment]",
     masks: Sequence[Bools] | None,
     n_queries: int,
-) -> list[Target[InvertedLists]]:
+) -> list[Target]:
     """Return the segments to search, the largest first: it raises thresholds soonest."""
     targets = []
     for number, part in enumerate(snapshot.parts):
@@ -475,6 +457,6 @@ def _pays_to_copy(lists: InvertedLists, n_allowed: int, n_queries: int) -> bool:
     """Whether queries gain more than it takes where rows that may be found are copied out first."""
     n_rows, waste = lists.n_rows, float(_LONG_WASTE)
     if lists.suffixes.shape[1] <= 2:
-        waste = min(_SHORT_WASTE * n_rows / n_allowed, _MOST_WASTE)
+        waste = min(_SHORT_WASTE * n_rows / n_allowed, _MAX_WASTE)
     gain, cost = n_queries * waste * n_rows, _ROW_COST * n_rows + _COPY_COST * n_allowed
-    return n_allowed <= _MOST_LEFT * n_rows and gain > cost
+    return n_allowed <= _MAX_COPIED_SHARE * n_rows and gain > cost

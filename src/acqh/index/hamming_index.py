@@ -1,31 +1,81 @@
 """HammingIndex: exact search over binary codes."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints, check_positive_int, take_in
+from acqh._core.arrays import Array, Bools, Floats, Ints, check_positive_int, take_in
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index.base import BaseIndex
-from acqh.index.items.checks import as_queries, as_thread_count, read_count, require
-from acqh.index.items.filters import rows_allowed
-from acqh.index.items.snapshot import Snapshot, pack_bits
-from acqh.index.layout.flat import HammingSegment, planes_of, spare_bits
-from acqh.index.result import SearchResult
-from acqh.index.search.flat import (
-    Target,
-    TopRows,
+from acqh.index.checks import as_queries, as_thread_count, read_array, read_count, require
+from acqh.index.flat import (
+    Planes,
     allowed_rows,
-    check_scales,
     fill_best,
+    flat_targets,
+    join_planes,
+    planes_of,
     table_scores,
 )
-from acqh.index.search.topk import in_blocks
+from acqh.index.result import SearchResult
+from acqh.index.search import Target, TopRows, check_scales, in_blocks
 
 # Distances are counted in two bytes.
 MAX_BITS = 65_528
 _LARGEST = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True, eq=False)
+class HammingSegment(Planes):
+    """Binary codes; bits beyond the last are 0.
+
+    Examples
+    --------
+    >>> codes = np.packbits([[1, 0, 0], [1, 1, 1]], axis=1)
+    >>> HammingSegment(planes_of(codes), n_bits=3).codes()
+    array([[128],
+           [224]], dtype=uint8)
+    """
+
+    n_bits: int
+
+    @classmethod
+    def join(cls, segments: Sequence[Self], keep: Sequence[Bools | None]) -> Self:
+        return cls(join_planes(segments, keep), segments[0].n_bits)
+
+    def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        return {"planes": self.planes}, {"n_bits": self.n_bits}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array], info: Mapping[str, Any]) -> Self:
+        """Take back what `to_arrays` gave; arrays may be memory-mapped and are not copied.
+
+        Raises CorruptBundleError: the arrays cannot be those of a segment.
+        """
+        n_bits, planes = read_count(info, "n_bits"), read_array(arrays, "planes", np.uint8)
+        require(n_bits >= 1 and planes.ndim == 2 and len(planes) == -(-n_bits // 8), "planes")
+        return cls(planes, n_bits)
+
+    def verify(self) -> None:
+        """Read every value and refuse what `join` cannot have made.
+
+        Raises CorruptBundleError: a bit beyond the last is set.
+        """
+        if (self.planes[-1] & _spare_bits(self.n_bits)).any():
+            raise CorruptBundleError(f"a code has more than {self.n_bits} bits")
+
+
+def _spare_bits(n_bits: int) -> int:
+    """Return the mask of the bits of the last byte that no code uses.
+
+    Examples
+    --------
+    >>> _spare_bits(6), _spare_bits(8)
+    (3, 0)
+    """
+    return (1 << -n_bits % 8) - 1
 
 
 class HammingIndex(BaseIndex[HammingSegment]):
@@ -118,8 +168,8 @@ class HammingIndex(BaseIndex[HammingSegment]):
         k = check_positive_int(k, "k")
         n_threads = as_thread_count(n_threads, len(queries))
         snapshot = self._snapshot
-        targets = _targets(snapshot, filter)
-        top = search_planes(targets, queries, k, self._n_bits, n_threads)
+        masks = None if filter is None else snapshot.rows_allowed(filter)
+        top = search_planes(flat_targets(snapshot, masks), queries, k, self._n_bits, n_threads)
         return SearchResult.of(snapshot.take_ids(top.rows), top).as_kind(give_back)
 
     def distances(self, scores: Floats) -> Ints:
@@ -178,7 +228,7 @@ class HammingIndex(BaseIndex[HammingSegment]):
                 f"shape {codes.shape}; pack with np.packbits(bits, axis=1)"
             )
         packed = np.ascontiguousarray(codes, dtype=np.uint8)
-        if (packed[:, -1] & spare_bits(self._n_bits)).any():
+        if (packed[:, -1] & _spare_bits(self._n_bits)).any():
             raise InvalidInputError(f"a code has a bit set beyond its {self._n_bits} bits")
         return packed
 
@@ -195,20 +245,11 @@ def _are_bytes(codes: Array) -> bool:
     return codes.dtype == np.uint8 or bool(codes.min() >= 0 and codes.max() <= 255)
 
 
-def _targets(snapshot: Snapshot[HammingSegment], filter_: Any) -> list[Target[Array]]:
-    masks = None if filter_ is None else rows_allowed(snapshot, filter_)
-    targets = []
-    for number, part in enumerate(snapshot.parts):
-        allowed = part.live if masks is None else pack_bits(masks[number])
-        targets.append(Target(part.segment.planes, int(snapshot.first_rows[number]), allowed))
-    return targets
-
-
 _BYTE_VALUES = 256
 
 
 def search_planes(
-    targets: Sequence[Target[Array]], queries: Array, k: int, n_bits: int, n_threads: int
+    targets: Sequence[Target], queries: Array, k: int, n_bits: int, n_threads: int
 ) -> TopRows:
     """Find each query's k rows of highest inner product with the signs of their bits.
 

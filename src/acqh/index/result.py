@@ -8,7 +8,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, GiveBack, Ints, take_in
 from acqh._core.imports import require
-from acqh.index.search.flat import TopRows, best_columns
+from acqh.index.search import TopRows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,7 +107,8 @@ class SearchResult:
         """
         scores = np.concatenate([result.scores for result in found], axis=1)
         ids = np.concatenate([result.ids for result in found], axis=1)
-        best = best_columns(scores, k)  # padding is minus infinity
+        # Padding is minus infinity, and comes last.
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         scores = np.take_along_axis(scores, best, axis=1)
         last = scores[:, -1]
         # What a shard left out does not matter where it scores less than what others found.

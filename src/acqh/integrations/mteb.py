@@ -9,7 +9,7 @@ from acqh._core.arrays import Floats, as_numbers
 from acqh._core.imports import require
 from acqh.errors import InvalidInputError
 from acqh.index import CodeIndex
-from acqh.index.items.checks import check_bytes_per_item
+from acqh.index.checks import check_bytes_per_item
 from acqh.quantize import AdditiveQuantizer
 
 # Documents to learn from, at most; drawn at random.

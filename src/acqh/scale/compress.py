@@ -13,8 +13,8 @@ from acqh._core.arrays import Array, Floats, Ints, check_positive_int
 from acqh._core.runtime import Progress, RandomState, check_rng, default_threads, limit_threads
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex, SearchResult
-from acqh.index.items.checks import check_bytes_per_item
-from acqh.index.search.flat import best_rows
+from acqh.index.checks import check_bytes_per_item
+from acqh.index.flat import best_rows
 from acqh.quantize import AdditiveQuantizer, Drift
 from acqh.quantize.drift import MIN_ADDED
 from acqh.scale.chunks import ChunkedSource, device_argument

@@ -20,7 +20,7 @@ from acqh._core.arrays import Array
 from acqh._core.runtime import Progress
 from acqh.data import MultiViewData
 from acqh.errors import ClusterError, CorruptBundleError, InvalidInputError, LabelError
-from acqh.index.items.ids import read_ids, table_from_arrays, table_of
+from acqh.index.ids import read_ids, table_from_arrays, table_of
 from acqh.io import Bundle, read_bundle, write_bundle
 from acqh.methods import fingerprint
 from acqh.scale.chunks import InMemoryChunk, Source, Task, chunk_source, device_argument

@@ -13,7 +13,7 @@ from acqh._core.arrays import Array, check_positive_int
 from acqh._core.runtime import Progress
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex
-from acqh.index.items.parts import Parts
+from acqh.index.parts import Parts
 from acqh.io import read_bundle, write_bundle
 from acqh.io.read import kind_of
 from acqh.scale.chunks import chunk_source

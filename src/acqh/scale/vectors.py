@@ -11,7 +11,7 @@ from acqh._core.runtime import Progress
 from acqh.data import MultiViewData, list_pieces, read_pieces
 from acqh.data.readers.pieces import Pieces
 from acqh.errors import InvalidInputError, ViewError
-from acqh.index.items.ids import read_ids
+from acqh.index.ids import read_ids
 from acqh.scale.chunks import ChunkedSource, InMemoryChunk, LocalExecutor, chunk_source
 
 _ONE_OF = {"items": "item", "queries": "query"}

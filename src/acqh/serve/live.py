@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -157,7 +156,6 @@ class Live:
     def _open(self) -> Collection:
         """Open what is on disk, and answer one query of each kind from it."""
         collection = Collection.open(self._path, text_encoder=self._settings.text_encoder)
-        import_module("acqh.index.compiled.tables")  # which many searches would load in time
         try:
             self._ready = check_ready(collection)
         except BaseException:

@@ -18,7 +18,7 @@ from acqh.bench.protocol import Split, SplitParts, labels_of
 from acqh.data import MultiViewData, list_datasets, load_dataset, read
 from acqh.errors import DatasetNotFoundError, InvalidInputError
 from acqh.index import CodeIndex
-from acqh.index.search.flat import best_rows
+from acqh.index.flat import best_rows
 from acqh.methods import BaseMethod
 from acqh.methods.baselines.binary import pack_signs
 from acqh.methods.collect import fit_feature_maps

@@ -18,8 +18,7 @@ import numpy as np
 
 from acqh._core.arrays import Array
 from acqh._core.runtime import kernel
-from acqh.index.compiled.keys import NO_KEY, is_allowed, keep_best, keep_key, key_score, pack_key
-from acqh.index.compiled.tables import MAX_SCALE, fill_tables
+from acqh.index.compiled.tables import fill_tables
 from acqh.index.compiled.traversal import (
     BINS_PER_LEVEL,
     MIN_GROUPED,
@@ -28,9 +27,14 @@ from acqh.index.compiled.traversal import (
     count_codes_by_score,
     expected_misses,
     forget_rows,
+    is_allowed,
+    keep_best,
+    keep_key,
+    key_score,
     list_bound,
     new_traversal,
     order_prefixes,
+    pack_key,
     prefix_score,
     restart,
     suffix_score,
@@ -38,7 +42,15 @@ from acqh.index.compiled.traversal import (
     sum_tables,
     visit_rows,
 )
-from acqh.index.search.flat import NO_LIMIT, InvertedLists, Query, SearchLimits, Traversal
+from acqh.index.search import (
+    MAX_SCALE,
+    NO_KEY,
+    NO_LIMIT,
+    InvertedLists,
+    Query,
+    SearchLimits,
+    Traversal,
+)
 
 # Once one code in this many was visited, a scan in storage order is cheaper than going on.
 FULL_SCAN_FRACTION = 4
@@ -56,6 +68,7 @@ _HIGHEST = np.float32(np.inf)
 # Relative rounding error of one float32 operation, doubled.
 _ROUNDING = np.float32(2.0**-23)
 _ONE = np.uint64(1)
+_MAX_SCALE = np.float32(MAX_SCALE)
 
 
 @kernel()
@@ -376,7 +389,7 @@ def search_lists(
         if place == 0 and codewords.shape[0] > 0:
             some = slice(i, i + tables.shape[0])
             fill_tables(codewords, queries[some], tables, tops[some], scales[some])
-        if not scales[i] < MAX_SCALE:
+        if not scales[i] < _MAX_SCALE:
             continue
         table = tables[place]
         # For the rounding of bounds and of scores, a few units each a codebook.

@@ -9,16 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats
+from acqh._core.arrays import Array
 from acqh._core.runtime import kernel
-from acqh.index.search.flat import MAX_SCALE as _MAX_SCALE
-from acqh.index.search.flat import check_scales
-
-# Tables are always this wide, so that any stored byte is a valid index.
-TABLE_WIDTH = 256
-
-# Scores of a larger magnitude are not computed.
-MAX_SCALE = np.float32(_MAX_SCALE)
 
 
 @kernel()
@@ -52,16 +44,6 @@ def fill_tables(
             tops[i, s], low = extent(tables[i, s, :size])
             # A sum, not the larger, so that NaN is passed on.
             scales[i] += abs(tops[i, s]) + abs(low)
-
-
-def tables_of(codewords: Floats, queries: Floats) -> Floats:
-    """Return what `plain.tables_of` does, but `TABLE_WIDTH` wide."""
-    tables = np.zeros((len(queries), len(codewords), TABLE_WIDTH), dtype=np.float32)
-    tops = np.empty((len(queries), len(codewords)), dtype=np.float32)
-    scales = np.empty(len(queries), dtype=np.float32)
-    fill_tables(codewords, queries, tables, tops, scales)
-    check_scales(scales)
-    return tables
 
 
 @kernel()

@@ -24,8 +24,8 @@ import numpy as np
 
 from acqh._core.arrays import Array, Bools, Ints
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
-from acqh.index.items.checks import read_array, read_count, require
-from acqh.index.items.ids import (
+from acqh.index.checks import read_array, read_count, read_mask, require
+from acqh.index.ids import (
     NO_NUMBER,
     IdKind,
     IdTable,
@@ -239,6 +239,28 @@ class Snapshot(Generic[S]):
             ordered[start:stop] - first_row
             for start, stop, first_row in zip(cuts, cuts[1:], self.first_rows, strict=False)
         ]
+
+    def rows_allowed(self, filter_: Any) -> list[Bools]:
+        """Return for each part which rows a search may find; never a removed one.
+
+        `filter_`: a mask of the items in order of insertion, a callable that returns one for all
+        ids, or ids, of which unknown ones are ignored. Raises InvalidInputError: a mask of the
+        wrong length or type, or ids of the wrong kind.
+        """
+        mask = read_mask(filter_, self.ids, len(self))
+        if mask is None:
+            wanted = read_ids(filter_)
+            check_kind(self.kind, wanted, "the filter has")
+            allowed = [np.zeros(part.segment.n_rows, dtype=bool) for part in self.parts]
+            rows = self.find(wanted) if len(wanted) else np.empty(0, dtype=np.int64)
+            for rows_of_part, chosen in zip(allowed, self.split_rows(rows[rows >= 0]), strict=True):
+                rows_of_part[chosen] = True
+            return allowed
+        allowed, first = [part.live_rows() for part in self.parts], 0
+        for part, live in zip(self.parts, allowed, strict=True):
+            live[live] = mask[first : first + part.n_live]
+            first += part.n_live
+        return allowed
 
     def without(self, rows: Ints) -> Self:
         """Return the state with these rows, which are there, removed."""

@@ -14,14 +14,16 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Ints, pack_texts, take_in
-from acqh._core.runtime import is_little
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
-from acqh.index.items.checks import check_rising, frozen, read_array, require
+from acqh.index.checks import check_rising, frozen, read_array, require
 
 IdKind: TypeAlias = Literal["number", "text"]
 # What results carry where there is no item, so no item may have it.
 NO_NUMBER = -1
-_COMPILED = "acqh.index.compiled.tables"
+# Texts are found in larger tables by compiled code, as the items of so large an index are.
+_SMALL_TABLE = 16_384
+# More ids than this share of a table are found by a dictionary of all its texts.
+_MANY = 1 / 32
 
 
 def read_ids(ids: Any) -> Array:
@@ -215,23 +217,26 @@ class TextIds:
         return ids
 
     def find(self, ids: Array) -> Ints:
-        if not is_little(10_000 * len(ids), _COMPILED):
+        if len(self) > _SMALL_TABLE:
             from acqh.index.compiled.tables import find_texts
 
             return np.asarray(find_texts(self.text, self.starts, self.order, *pack_texts(ids)))
-        n, found = len(self), np.full(len(ids), -1, dtype=np.int64)
+        n, rows = len(self), np.full(len(ids), -1, dtype=np.int64)
 
-        def text_at(place: int) -> bytes:
-            row = min(int(self.order[place]), n - 1)  # places outside are damage
+        def text_of(row: int) -> bytes:
             return self.text[self.starts[row] : self.starts[row + 1]].tobytes()
 
         wanted, starts = pack_texts(ids)
-        for i, (start, stop) in enumerate(pairwise(starts.tolist())):
-            text = wanted[start:stop].tobytes()
-            place = bisect_left(range(n), text, key=text_at)
-            if place < n and self.order[place] < n and text_at(place) == text:
-                found[i] = self.order[place]
-        return found
+        texts = [wanted[start:stop].tobytes() for start, stop in pairwise(starts.tolist())]
+        if len(ids) > _MANY * n:
+            row_of = {text_of(row): row for row in range(n)}
+            return np.array([row_of.get(text, -1) for text in texts], dtype=np.int64)
+        order = self.order.clip(max=max(n - 1, 0))  # rows outside are damage
+        for i, text in enumerate(texts):
+            place = bisect_left(order, text, key=text_of)
+            if place < n and text_of(order[place]) == text:
+                rows[i] = order[place]
+        return rows
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
         arrays = {"id_text": self.text, "id_starts": self.starts, "id_order": self.order}

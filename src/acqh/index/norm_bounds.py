@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
-from acqh.index.items.checks import frozen
+from acqh.index.checks import frozen
 
 # A norm bound is stored as a byte.
 _MAX_STEPS = 255

@@ -1,11 +1,20 @@
 """Checks of what callers and files hand to an index, before anything is computed from it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, as_numbers, as_rows, check_positive_int, first_bad_row
+from acqh._core.arrays import (
+    Array,
+    Bools,
+    Floats,
+    as_numbers,
+    as_rows,
+    check_positive_int,
+    first_bad_row,
+    take_in,
+)
 from acqh._core.runtime import default_threads
 from acqh.errors import CorruptBundleError, InvalidInputError
 
@@ -85,6 +94,44 @@ def as_queries(queries: Any, n_components: int) -> Floats:
     if row is not None:
         raise InvalidInputError(f"query {row} has a value that is NaN, infinite or beyond float32")
     return single
+
+
+def read_mask(filter_: Any, ids: Callable[[], Array], n_items: int) -> Bools | None:
+    """Return the mask that a filter is, or gives of all ids, one boolean per item; None of ids.
+
+    Raises InvalidInputError: a filter of another kind, or a mask of another length or type.
+    """
+    if isinstance(filter_, Mapping):
+        raise InvalidInputError(
+            "an index knows ids, not labels or columns: give ids, a mask or a function of ids as "
+            "filter; a collection takes conditions, as where"
+        )
+    mask = np.asarray(take_in(filter_(ids()))[0]) if callable(filter_) else _as_mask(filter_)
+    if mask is None:
+        return None
+    if mask.dtype != bool:
+        raise InvalidInputError(
+            f"a filter that is called must return booleans, got dtype {mask.dtype}; it is "
+            "called once, with the array of all ids"
+        )
+    if mask.shape != (n_items,):
+        raise InvalidInputError(
+            f"the filter's mask has shape {mask.shape}, the index has {n_items} items; a mask says "
+            "of each item, in the order of 'ids', whether it may be found"
+        )
+    return mask
+
+
+def _as_mask(filter_: Any) -> Bools | None:
+    """Return an array or column of booleans, of whatever library, as an array; None of others."""
+    filter_, _ = take_in(filter_)
+    if isinstance(filter_, list | tuple):
+        is_mask = len(filter_) > 0 and all(isinstance(value, bool | np.bool_) for value in filter_)
+        return np.asarray(filter_) if is_mask else None
+    if not hasattr(filter_, "__array__"):
+        return None
+    array = np.asarray(filter_)
+    return array if array.dtype == bool else None
 
 
 def check_bytes_per_item(value: int) -> int:

@@ -6,8 +6,8 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, as_rows, check_positive_int, slices, take_in
 from acqh.errors import InvalidInputError
-from acqh.index.items.snapshot import S, Snapshot
 from acqh.index.result import SearchResult
+from acqh.index.snapshot import S, Snapshot
 
 # How many candidates are ranked again where nothing is given.
 _CANDIDATES = 200

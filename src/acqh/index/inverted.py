@@ -8,6 +8,15 @@ import numpy as np
 
 from acqh._core.arrays import Array, Bools, Ints, slices
 from acqh.errors import CorruptBundleError, InvalidInputError
+from acqh.index.checks import (
+    MAX_CODEBOOK_SIZE,
+    MAX_CODEBOOKS,
+    check_rising,
+    frozen,
+    read_array,
+    read_count,
+    require,
+)
 from acqh.index.compiled.layout import (
     count_items,
     measure_groups,
@@ -17,18 +26,9 @@ from acqh.index.compiled.layout import (
     read_row_lists,
     sort_lists,
 )
-from acqh.index.items.checks import (
-    MAX_CODEBOOK_SIZE,
-    MAX_CODEBOOKS,
-    check_rising,
-    frozen,
-    read_array,
-    read_count,
-    require,
-)
-from acqh.index.layout.flat import FlatSegment
-from acqh.index.layout.norm_bounds import ResidualCodebooks
-from acqh.index.search.flat import InvertedLists
+from acqh.index.flat import FlatSegment
+from acqh.index.norm_bounds import ResidualCodebooks
+from acqh.index.search import InvertedLists
 
 # Items are read this many at a time; each takes a few dozen bytes meanwhile.
 _CHUNK = 1 << 18

@@ -1,1 +1,0 @@
-"""What an index holds: ids, snapshots, filters, files."""

@@ -1,1 +1,0 @@
-"""How codes lie in memory."""

@@ -1,0 +1,290 @@
+"""Best-first search of inverted lists: what the compiled traversal takes, limits, and batches."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from acqh._core.arrays import Array, Floats, Ints, check_positive_int, slices
+from acqh.errors import InvalidInputError
+
+# Scores of larger magnitude could overflow float32 when bounds are added to them.
+MAX_SCALE = 2.0**124
+# Larger than the key of any item: that of a score of minus infinity in the last row.
+NO_KEY = np.uint64(0xFF800000FFFFFFFF)
+# More than any number of codes.
+NO_LIMIT = 2**62
+# Tables are always this wide, so that any stored byte is a valid index.
+TABLE_WIDTH = 256
+_MAGNITUDE = np.uint32(0x7FFFFFFF)
+# Room for candidates beyond twice k; more room means fewer selections of the best.
+_SPARE_KEYS = 32
+# Queries whose tables are filled at a time.
+_TABLES_AT_ONCE = 4
+# Numbers of 8 bytes kept for all queries that are searched at once.
+_MAX_NUMBERS = 4_000_000
+
+
+class InvertedLists(NamedTuple):
+    """An inverted multi-index: codes sorted by their codewords, with the rows that have them.
+
+    An entry is an item or, if codes repeat, a distinct code. Entries with the same prefix, their
+    first ``n_prefix_a + n_prefix_b`` codewords, form an inverted list. Prefixes are not stored: the
+    number of a list has its prefix as digits in base ``codebook_size``.
+    """
+
+    codebook_size: int
+    # How many codewords make up each half of a list's number; 0 and 0 for a single list.
+    n_prefix_a: int
+    n_prefix_b: int
+    n_rows: int  # rows are 0 to ``n_rows - 1``, in order of insertion
+    # (n_lists + 1,) uint32: where each list starts among the entries, and the end of the last.
+    starts: Array
+    # (n_entries, n_codebooks - n_prefix_a - n_prefix_b) uint8: the other codewords of each entry.
+    suffixes: Array
+    rows: Array  # (n_entries,) uint32: row of each item; empty if codes are grouped
+    # (n_entries + 1,) uint32: where each code's list of rows starts in `gaps`; empty if codes
+    # are not grouped.
+    gap_starts: Array
+    gaps: Array  # (n_bytes,) uint8: lists of rows as `compiled.layout` writes them
+    # (n_lists,) uint8: bound of the residual norms of each list's items, see `ResidualCodebooks`;
+    # empty if bounds would not help.
+    norm_bounds: Array
+
+    @property
+    def n_prefix(self) -> int:
+        """Number of codewords in a prefix."""
+        return self.n_prefix_a + self.n_prefix_b
+
+
+class SearchLimits(NamedTuple):
+    """When the search of one segment may stop before its answer is proven."""
+
+    limit: int  # how many codes a query may have visited when it leaves the segment
+    misses: float  # how many of the k best may be missed, as expected; below 0 for none
+
+
+class Query(NamedTuple):
+    """One query over one segment: its tables and bounds, the rows it may find, its best so far."""
+
+    table: Array  # (n_codebooks, TABLE_WIDTH) float32
+    # (n_suffix + 1,) float32: the most that the codewords from each place of a suffix on can add,
+    # with rounding.
+    suffix_max: Array
+    # A suffix adds at most ``base`` plus ``span`` times the norm bound of its list.
+    base: float
+    span: float
+    lists: InvertedLists
+    allowed: Array  # (n_bytes,) uint8
+    first_row: int
+    k: int
+    keys: Array  # (capacity,) uint64
+    # (2,) int64, increased: number of codes visited, and of codes scored to the last codeword.
+    tally: Array
+
+
+class Traversal(NamedTuple):
+    """State of a best-first traversal: scores of both halves of the prefixes, in falling order."""
+
+    scores_a: Array
+    scores_b: Array
+    order_a: Array
+    order_b: Array
+    bounds_a: Array
+    bounds_b: Array
+    visited: Array
+    # (2,) int64: how many of each half are in order so far; the others come later.
+    ordered: Array
+    chosen: Array
+    buckets: Array
+    bucket_starts: Array
+
+
+class Target(NamedTuple):
+    """A segment to search."""
+
+    arrays: Any  # `InvertedLists`, or the byte planes of a flat segment
+    first_row: int  # what to add to its row numbers
+    # (n_bytes,) uint8: a bit for each row that may be found, lowest bit first; empty for all.
+    allowed: Array
+
+
+class TopRows(NamedTuple):
+    """The best rows of each query, best first."""
+
+    rows: Ints  # (n_queries, k) int64: -1 where there are fewer than k
+    scores: Floats  # (n_queries, k) float32: minus infinity where there are fewer than k
+    counts: Ints  # (n_queries,) int64
+    # (n_queries, 2) int64: number of codes visited, and of codes scored to the last codeword.
+    tallies: Ints
+    # (n_queries,) float32: upper bound of the scores of unvisited items if it is not below the last
+    # score, else minus infinity.
+    ceilings: Floats
+
+    @classmethod
+    def none(cls, n_queries: int, k: int) -> "TopRows":
+        """Return room for k rows of each query, with none found yet."""
+        return cls(
+            np.full((n_queries, k), -1, dtype=np.int64),
+            np.full((n_queries, k), -np.inf, dtype=np.float32),
+            np.zeros(n_queries, dtype=np.int64),
+            np.zeros((n_queries, 2), dtype=np.int64),
+            np.full(n_queries, -np.inf, dtype=np.float32),
+        )
+
+    def part(self, queries: slice) -> "TopRows":
+        """Return views for some of the queries."""
+        return TopRows._make(array[queries] for array in self)
+
+
+class StopRule(NamedTuple):
+    """When a search may stop before its answer is proven; by default never."""
+
+    budget: int | None = None  # how many codes each query may visit
+    recall: float = 1.0  # expected share of the k best to find
+
+    def limits(self, targets: Sequence[Target], k: int) -> Sequence[SearchLimits | None]:
+        """Return the limits of each target, in proportion to its codes."""
+        if self == EXHAUSTIVE:
+            return [None] * len(targets)
+        ends = np.cumsum([len(target.arrays.suffixes) for target in targets])
+        limits, before = [], 0
+        for end in ends.tolist():
+            share = (end - before) / max(int(ends[-1]), 1)
+            limit = NO_LIMIT
+            if self.budget is not None:
+                limit = -(-self.budget * end // max(int(ends[-1]), 1))
+            misses = (1 - self.recall) * k * share if self.recall < 1 else -1.0
+            limits.append(SearchLimits(limit, misses))
+            before = end
+        return limits
+
+
+EXHAUSTIVE = StopRule()
+
+
+def as_stop_rule(budget: Any, recall: Any) -> StopRule:
+    """Check when a search may stop; raise InvalidInputError.
+
+    Examples
+    --------
+    >>> as_stop_rule(budget=100, recall=0.9)
+    StopRule(budget=100, recall=0.9)
+    """
+    recall = 1.0 if recall is None else recall
+    if not isinstance(recall, int | float | np.number) or not 0 < recall <= 1:
+        raise InvalidInputError(f"recall must be above 0 and at most 1, got {recall!r}")
+    budget = None if budget is None else check_positive_int(budget, "budget")
+    return StopRule(budget, float(recall))
+
+
+def search_inverted(
+    codewords: Floats,
+    residuals: Any,
+    targets: Sequence[Target],
+    queries: Floats,
+    k: int,
+    n_items: int,
+    n_threads: int,
+    stop: StopRule = EXHAUSTIVE,
+) -> TopRows:
+    """Find each query's k best rows of all targets together; exactly, unless a rule stops it.
+
+    Parameters
+    ----------
+    codewords : (n_codebooks, n_components, codebook_size) float32
+    residuals : ResidualCodebooks
+    targets : sequence of Target
+    queries : (n_queries, n_components) float32
+    k : int
+        At least 1.
+    n_items : int
+        How many rows may be found at most.
+    n_threads : int
+    stop : StopRule, optional
+
+    Raises
+    ------
+    InvalidInputError
+        Scores of a query may overflow.
+    """
+    from acqh.index.compiled.search import search_lists  # loads the compiler
+    from acqh.index.compiled.tables import fill_tables
+
+    top = TopRows.none(len(queries), k)
+    k = min(k, n_items)
+    target_limits = stop.limits(targets, k)
+    capacity = min(2 * k + _SPARE_KEYS, n_items + 1)
+
+    def search(block: slice) -> None:
+        block_queries, mine = queries[block], top.part(block)
+        n_queries = len(block_queries)
+        # For one segment a few queries at a time, in the nearest cache.
+        n_tables = min(n_queries, _TABLES_AT_ONCE) if len(targets) == 1 else n_queries
+        tables = np.zeros((n_tables, len(codewords), TABLE_WIDTH), dtype=np.float32)
+        tops = np.empty((n_queries, len(codewords)), dtype=np.float32)
+        scales = np.zeros(n_queries, dtype=np.float32)
+        keys = np.empty((n_queries, capacity), dtype=np.uint64)
+        best = (keys, mine.counts, np.full(n_queries, NO_KEY), mine.tallies, mine.ceilings)
+        to_fill = codewords
+        for (lists, first_row, allowed), limits in zip(targets, target_limits, strict=True):
+            bases = spans = np.zeros(n_queries, dtype=np.float32)  # unused without norm bounds
+            if len(lists.norm_bounds):
+                bases, spans = residuals.bounds(block_queries, lists.n_prefix)
+            bounds = (tops, scales, bases, spans)
+            rows = (first_row, allowed)
+            search_lists((to_fill, block_queries), tables, bounds, lists, rows, k, limits, best)
+            to_fill = codewords[:0]
+        if not targets:
+            fill_tables(codewords, block_queries, tables, tops, scales)
+        check_scales(scales, block.start)
+        _unpack_keys(keys, mine, k)
+
+    # Tables have single precision, two entries to a number.
+    in_blocks(search, len(queries), capacity + len(codewords) * TABLE_WIDTH // 2, n_threads)
+    top.ceilings[top.counts == n_items] = -np.inf  # every item is in the answer
+    return top
+
+
+def check_scales(scales: Floats, first: int = 0, *, limit: float = MAX_SCALE) -> None:
+    """Raise InvalidInputError for queries whose scores may overflow.
+
+    `scales`: (n_queries,); bounds of the magnitude of any score; NaN where there is none. `first`:
+    number of the first query. `limit`: what a magnitude must be below.
+    """
+    too_large = ~(scales < limit)
+    if too_large.any():
+        number = first + int(np.argmax(too_large))
+        raise InvalidInputError(f"query {number} is too large: its scores overflow; scale it down")
+
+
+def in_blocks(
+    search: Callable[[slice], None], n_queries: int, n_numbers: int, n_threads: int
+) -> None:
+    """Search a batch in blocks of queries, so that all threads have a share and memory is bounded.
+
+    `n_numbers`: how many numbers of 8 bytes a search keeps for each query.
+    """
+    step = max(1, min(-(-n_queries // n_threads), _MAX_NUMBERS // n_numbers))
+    blocks = slices(n_queries, step)
+    if n_threads == 1:
+        for block in blocks:
+            search(block)
+    else:
+        with ThreadPoolExecutor(n_threads) as pool:
+            list(pool.map(search, blocks))
+
+
+def _unpack_keys(keys: Array, top: TopRows, k: int) -> None:
+    """Sort the keys and fill in their rows and scores.
+
+    A key has the row in its lower half and, in its upper, the bits of the score, changed so that
+    higher scores give lower numbers.
+    """
+    is_hit = np.arange(k) < top.counts[:, None]
+    ordered = np.sort(np.where(is_hit, keys[:, :k], NO_KEY), axis=1)
+    bits = (ordered >> 32).astype(np.uint32)
+    np.subtract(_MAGNITUDE, bits, out=bits, where=bits <= _MAGNITUDE)
+    np.copyto(top.rows[:, :k], ordered.astype(np.uint32), where=is_hit)
+    np.copyto(top.scores[:, :k], bits.view(np.float32), where=is_hit)

@@ -1,1 +1,0 @@
-"""Exact top-k search over segments of codes."""
