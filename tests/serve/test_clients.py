@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import httpx
 import pytest
@@ -322,9 +322,34 @@ def test_malformed_requests_are_400(client, sent, caplog):
 def test_a_header_without_an_end_is_cut_off(client):
     with connect(client.address) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
-        with pytest.raises(ConnectionError):
-            connection.sendall((b"X: " + b"x" * 10_000 + b"\r\n") * 2_000)
+        with suppress(ConnectionError):
+            for _ in range(100):
+                connection.sendall(b"X: " + b"x" * 4_000 + b"\r\n")
+        assert read_all(connection) == b""
     assert client.get("/healthz").status_code == 200
+
+
+def test_a_header_of_more_than_64_kib_is_431(client):
+    assert client.get("/healthz", headers={"X": "x" * 60_000}).status_code == 200
+    answer = client.get("/healthz", headers={f"X-{n}": "x" * 1_000 for n in range(70)})
+    assert answer.status_code == 431
+    assert answer.headers["content-type"] == "application/problem+json"
+    with connect(client.address) as connection:
+        connection.sendall(GET % (b"/healthz?" + b"x" * 66_000))
+        assert read_all(connection).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_body_in_many_pieces_behind_an_unread_answer_is_no_endless_header(wordy, start):
+    with start(wordy) as client, ask_much(client.address) as connection:
+        assert until(lambda: client.connections.n_unread)
+        body = json.dumps({"text": "cat", "k": 1}).encode().ljust(500_000)
+        closes = (POST % (JSON, len(body))).replace(b"Host", b"Connection: close\r\nHost")
+        sending = threading.Thread(target=connection.sendall, args=(closes + body,))
+        sending.start()
+        time.sleep(0.2)
+        answers = read_all(connection)
+        sending.join()
+        assert answers.count(b"HTTP/1.1 200 OK") == 2
 
 
 def test_every_id_can_be_reached(start, make_picture, tmp_path, write_tokens):

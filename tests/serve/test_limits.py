@@ -5,10 +5,11 @@ import threading
 
 import pytest
 from PIL import Image
+from starlette.exceptions import HTTPException
 
 from acqh.serve.live import Workers
 from acqh.serve.middleware import LimitBody, Shield, allowed_names
-from acqh.serve.schemas import ProblemError
+from acqh.serve.schemas import problem
 from acqh.serve.settings import Limits
 
 
@@ -26,8 +27,8 @@ async def echo(scope, receive, send):
             message = await receive()
             n_bytes += len(message.get("body", b""))
             more = message.get("more_body", False)
-    except ProblemError as error:
-        await error.response()(scope, receive, send)
+    except HTTPException as error:
+        await problem(error.status_code, error.detail, error.headers)(scope, receive, send)
         return
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": str(n_bytes).encode()})
@@ -183,22 +184,22 @@ def test_the_end_of_a_connection_has_no_deadline():
 
 def test_one_piece_of_work_too_many_is_429_and_failed_work_gives_its_place_back():
     slots = Workers(1, 2, 1.0)
-    with slots.hold("quick"), slots.hold("quick"):
-        with pytest.raises(ProblemError, match="2 such requests") as caught, slots.hold("quick"):
+    with slots.slot("quick"), slots.slot("quick"):
+        with pytest.raises(HTTPException, match="2") as caught, slots.slot("quick"):
             pass
         assert (caught.value.status_code, caught.value.headers) == (429, {"Retry-After": "1"})
     for _ in range(3):
-        with pytest.raises(RuntimeError, match="on purpose"), slots.hold("quick"):
+        with pytest.raises(RuntimeError, match="on purpose"), slots.slot("quick"):
             raise RuntimeError("on purpose")
 
 
 def test_images_take_half_of_the_places_at_most():
     slots = Workers(1, 4, 1.0)
-    with slots.hold("image"), slots.hold("image"):
-        with pytest.raises(ProblemError, match="2 such requests"), slots.hold("image"):
+    with slots.slot("image"), slots.slot("image"):
+        with pytest.raises(HTTPException, match="2"), slots.slot("image"):
             pass
-        with slots.hold("quick"), slots.hold("quick"), pytest.raises(ProblemError):
-            slots.hold("quick").__enter__()
+        with slots.slot("quick"), slots.slot("quick"), pytest.raises(HTTPException):
+            slots.slot("quick").__enter__()
 
 
 def test_as_many_threads_describe_images_as_search():
@@ -258,8 +259,8 @@ def test_late_work_is_503_and_work_that_has_not_begun_is_dropped():
     workers = Workers(1, 4, 0.01)
     running, waiting = workers.submit(release.wait), workers.submit(lambda: done.append(1))
     for work in (running, waiting):
-        with pytest.raises(ProblemError, match=r"no answer within 0.01 s") as caught:
-            asyncio.run(workers.wait_for(work))
+        with pytest.raises(HTTPException) as caught:
+            asyncio.run(workers.result(work))
         assert caught.value.status_code == 503
         assert caught.value.headers["Retry-After"]
     release.set()
@@ -271,5 +272,5 @@ def test_a_change_that_has_begun_is_waited_for():
     release, workers = threading.Event(), Workers(1, 4, 0.01)
     running = workers.submit(release.wait)
     threading.Timer(0.05, release.set).start()
-    assert asyncio.run(workers.wait_for(running, give_up=False))
+    assert asyncio.run(workers.result(running, abandon=False))
     workers.close()

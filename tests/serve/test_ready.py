@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 
 import pytest
 
@@ -168,14 +167,6 @@ def test_a_proxy_is_allowed_with_allowed_hosts_or_a_token(built, start, token_fi
     with start(built, **token_files) as client:
         allowed = {"Authorization": "Bearer read-0123456789abcdef"}
         assert client.get("/stats", headers=sent | allowed).status_code == 200
-
-
-def test_a_reload_does_not_verify_in_the_serving_process(own_copy, start, monkeypatch):
-    with start(own_copy, reload_seconds=60) as client:
-        sys.modules.pop("acqh.collection.disk.verify", None)
-        monkeypatch.setitem(sys.modules, "acqh.collection.disk.verify", None)
-        assert client.app.state.live.reload()
-        assert client.get("/readyz").json()["status"] == "ready"
 
 
 def test_weights_of_any_size_are_taken(client):

@@ -1,5 +1,6 @@
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -94,6 +95,11 @@ def flip(path):
     path.write_bytes(content)
 
 
+def change_texts(path):
+    """Damage the texts of some items."""
+    path.write_bytes(path.read_bytes().replace(b"black cat", b"blank cat"))
+
+
 def cut(path):
     """Leave the first half of a file."""
     content = path.read_bytes()
@@ -102,8 +108,9 @@ def cut(path):
 
 @pytest.mark.parametrize(
     ("part", "damage"),
-    [("*/items.sqlite", cut), ("manifest.json", flip), ("*/model/*.safetensors", flip)],
-)
+    [("*/items.sqlite", cut), ("*/items.sqlite", change_texts), ("manifest.json", flip),
+     ("*/model/*.safetensors", flip)],
+)  # fmt: skip
 def test_a_damaged_rebuild_keeps_the_old_collection_and_says_so(
     own_copy, start, rebuild, part, damage
 ):
@@ -137,6 +144,30 @@ def test_a_collection_that_is_gone_is_still_served(own_copy, start):
         time.sleep(0.06)
         assert n_items(client) == before
         assert client.get("/readyz").json()["status"] == "ready"
+
+
+def test_the_previous_collection_is_closed_when_no_request_uses_it(own_copy, start, monkeypatch):
+    release, began = threading.Event(), threading.Event()
+    search = Collection.search
+
+    def stuck(self, *, text=None, **others):
+        if text == "stuck":
+            began.set()
+            release.wait(60)
+        return search(self, text=text, **others)
+
+    monkeypatch.setattr(Collection, "search", stuck)
+    with start(own_copy, reload_seconds=60) as client, ThreadPoolExecutor(1) as pool:
+        live = client.app.state.live
+        store = live.collection.opened.store
+        waiting = pool.submit(client.post, "/search", json={"text": "stuck"})
+        assert began.wait(60)
+        assert live.reload()
+        assert not store.closed
+        release.set()
+        assert waiting.result().status_code == 200
+        until(lambda: store.closed)
+        assert n_items(client) == 38
 
 
 def test_reload_on_request_swaps(own_copy, start):

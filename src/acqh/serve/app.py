@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
-from hashlib import sha256
+from http import HTTPStatus
 from typing import Any
 
 from pydantic_core import to_json
@@ -17,19 +17,17 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from acqh.serve import schemas
+from acqh.serve.metrics import METRICS_TYPE
 from acqh.serve.middleware import LimitBody, Shield, allowed_names
-from acqh.serve.operations import Form, Id, IdAndTag, Json, Operation, described, routes
-from acqh.serve.schemas import ProblemError
+from acqh.serve.operations import Operation, openapi, routes
+from acqh.serve.schemas import problem
 from acqh.serve.service import Service
 from acqh.serve.settings import Limits, Settings, Tokens, read_tokens
 from acqh.web import PAGE
+from acqh.web.originals import BROWSER_FORMATS
 
-_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_NO_CACHE = {"Cache-Control": "no-cache"}  # browsers keep it but ask whether it has changed
-_IMAGE = {
-    "description": "The image.",
-    "content": {f"image/{name}": {} for name in ("bmp", "gif", "jpeg", "png", "webp")},
-}
+_NO_CACHE = {"Cache-Control": "no-cache"}  # browsers keep files but ask whether they have changed
+_ORIGINALS = tuple(f"image/{name.lower()}" for name in BROWSER_FORMATS)
 
 
 def create_app(settings: Settings | None = None, *, limits: Limits | None = None) -> Starlette:
@@ -43,7 +41,7 @@ def create_app(settings: Settings | None = None, *, limits: Limits | None = None
         Default: from the environment, such as ``ACQH_COLLECTION``. So any ASGI server can call
         this: ``uvicorn --factory acqh.serve:create_app``.
     limits : Limits, optional
-        What else clients may ask for; for tests.
+        Limits on requests and connections; for tests.
 
     Returns
     -------
@@ -74,12 +72,12 @@ def create_app(settings: Settings | None = None, *, limits: Limits | None = None
     tokens = read_tokens(settings)
     service = Service(settings, limits, tokens.write is not None)
     operations = _operations(service, tokens)
-    document = to_json(described(operations, settings.root_path))
+    document = to_json(openapi(operations, settings.root_path))
 
     async def page(_: Request) -> Response:
         return FileResponse(PAGE / "index.html", headers=_NO_CACHE)
 
-    async def openapi(_: Request) -> Response:
+    async def description(_: Request) -> Response:
         return Response(document, media_type="application/json")
 
     @asynccontextmanager
@@ -91,21 +89,23 @@ def create_app(settings: Settings | None = None, *, limits: Limits | None = None
             watching.cancel()
             await asyncio.to_thread(service.live.close)
 
-    shield = Middleware(
-        Shield,
-        hosts=allowed_names(settings.host, settings.is_loopback, settings.allowed_hosts),
-        root_path=settings.root_path,
-        metrics=service.metrics,
-        is_open=tokens.read is None and not settings.allowed_hosts,
-    )
     app = Starlette(
         routes=[
             *routes(operations),
             Route("/", page),
-            Route("/openapi.json", openapi),
+            Route("/openapi.json", description),
             Mount("/static", Static(directory=PAGE)),
         ],
-        middleware=[shield, Middleware(LimitBody, limits=limits)],
+        middleware=[
+            Middleware(
+                Shield,
+                hosts=allowed_names(settings.host, settings.is_loopback, settings.allowed_hosts),
+                root_path=settings.root_path,
+                metrics=service.metrics,
+                is_open=tokens.read is None and not settings.allowed_hosts,
+            ),
+            Middleware(LimitBody, limits=limits),
+        ],
         exception_handlers={HTTPException: _failed},
         lifespan=lifespan,
     )
@@ -114,16 +114,14 @@ def create_app(settings: Settings | None = None, *, limits: Limits | None = None
 
 
 async def _failed(_: Request, error: Any) -> Response:
-    """Return the error response for what the framework or an operation rejects."""
-    if isinstance(error, ProblemError):
-        return error.response()
-    headers, detail = dict(error.headers or {}), str(error.detail)
-    if error.status_code == 404:
-        detail = "there is nothing at this address; /openapi.json lists what there is"
+    """Return the error response for a request that the framework or a handler rejects."""
+    headers, detail = dict(error.headers or {}), error.detail
+    if detail == HTTPStatus.NOT_FOUND.phrase:
+        detail = "there is nothing at this address; see /openapi.json"
     elif error.status_code == 405:
         headers.setdefault("Allow", "GET, HEAD")  # files of the web interface
-        detail = f"this address takes {headers['Allow']} only"
-    return ProblemError(error.status_code, detail, headers).response()
+        detail = f"this address allows {headers['Allow']} only"
+    return problem(error.status_code, detail, headers)
 
 
 class Static(StaticFiles):
@@ -138,61 +136,32 @@ class Static(StaticFiles):
 
 def _operations(service: Service, tokens: Tokens) -> list[Operation]:
     """Return the operations that the settings allow."""
-
-    async def healthz() -> bytes:
-        """Return whether the server is alive."""
-        return b'{"status":"ok"}'
-
-    async def thumbnail(identifier: str, known: str | None) -> Response:
-        """Return an item's thumbnail."""
-        content = await service.thumbnail(identifier)
-        tag = f'"{sha256(content).hexdigest()[:16]}"'
-        headers = {"ETag": tag, "Cache-Control": "private, max-age=60"}
-        if known == tag:
-            return Response(status_code=304, headers=headers)
-        return Response(content, headers=headers, media_type="image/webp")
-
-    async def original(identifier: str) -> Response:
-        """Return an item's original image, if the server knows its folder."""
-        path, kind = await service.original(identifier)
-        return FileResponse(path, media_type=kind, headers={"Cache-Control": "private, no-cache"})
-
-    async def metrics() -> Response:
-        """Return metrics for Prometheus."""
-        return Response(service.metrics.page(), media_type=_METRICS_TYPE)
-
-    async def remove(identifier: str) -> Response:
-        """Remove an item."""
-        await service.remove(identifier)
-        return Response(status_code=204)
-
-    form = Form("query", schemas.ImagesQuery, schemas.MAX_IMAGES)
+    server = partial(Operation, tag="server")
     read = partial(Operation, tag="read", may_use=tokens.may_read if tokens.read else None)
+    find = partial(read, "POST", answer=schemas.Answer)
+    item = partial(read, "GET", has_id=True)
     write = partial(Operation, tag="write", may_use=tokens.may_write)
-    found, added = schemas.SearchAnswer, schemas.AddAnswer
-    find = partial(read, answer=found, failures=(404, 429, 500, 503))  # 404: an item of the query
-    counts = {"description": "The metrics.", "content": {_METRICS_TYPE: {}}}
+    add = partial(write, "POST", answer=schemas.Added, status=201)
+    images = {"body": schemas.ImagesQuery, "form": "query", "max_images": schemas.MAX_IMAGES}
     operations = [
-        Operation("GET", "/healthz", healthz, "server", answer=schemas.Health, failures=()),
-        Operation("GET", "/readyz", service.ready, "server", answer=schemas.Readiness),
-        find("POST", "/search", service.search, takes=Json(schemas.Query)),
-        find("POST", "/search/images", service.search_images, takes=form),
-        read("POST", "/browse", service.browse, takes=Json(schemas.Browse), answer=found),
-        read("GET", "/item", service.item, takes=Id(), answer=schemas.Item),
-        read("GET", "/item/thumbnail", thumbnail, takes=IdAndTag(), answer=_IMAGE),
-        read("GET", "/item/original", original, takes=Id(), answer=_IMAGE),
+        server("GET", "/healthz", service.health, answer=schemas.Health),
+        server("GET", "/readyz", service.ready, answer=schemas.Readiness),
+        find("/search", service.search, body=schemas.Query),
+        find("/search/images", service.search_images, **images),
+        find("/browse", service.browse, body=schemas.Browse),
+        item("/item", service.item, answer=schemas.Item),
+        item("/item/thumbnail", service.thumbnail, answer=("image/webp",)),
+        item("/item/original", service.original, answer=_ORIGINALS),
         read("GET", "/labels", service.labels, answer=schemas.Labels),
         read("GET", "/map", service.map, answer=schemas.Map),
         read("GET", "/stats", service.stats, answer=schemas.Stats),
-        read("GET", "/metrics", metrics, answer=counts, failures=()),
+        read("GET", "/metrics", service.scrape, answer=(METRICS_TYPE,)),
     ]
     if tokens.write is None:
         return operations
-    form = Form("item", schemas.ImageItem, 1)
-    items = Json(schemas.NewItems)
     return [
         *operations,
-        write("POST", "/items", service.add, takes=items, answer=added, status=201),
-        write("POST", "/item", service.add_image, takes=form, answer=added, status=201),
-        write("DELETE", "/item", remove, takes=Id(), status=204),
+        add("/items", service.add, body=schemas.NewItems),
+        add("/item", service.add_image, body=schemas.ImageItem, form="item"),
+        write("DELETE", "/item", service.remove, has_id=True, status=204),
     ]

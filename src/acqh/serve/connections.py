@@ -10,19 +10,19 @@ import ipaddress
 import socket
 import sys
 from collections.abc import Iterable
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from acqh.serve.middleware import SECURITY_HEADERS
-from acqh.serve.schemas import ProblemError
+from acqh.serve.middleware import MAX_HEADER_BYTES, SECURITY_HEADERS
+from acqh.serve.schemas import RETRY, problem
 from acqh.serve.settings import Limits
 
-# The kernel's part of an unread answer; it would take megabytes.
+# The kernel's buffer for an unread answer. Default: megabytes.
 _KERNEL_BYTES = 256 * 1024
-# Of one header; the parser of uvicorn has no limit. Some of the body may come with it.
-_MAX_HEADER_BYTES = 2**20
 # Most connections that the event loop accepts at once. Another three rounds may follow before
 # those of the first have replaced others.
 _BURST, _ROUNDS = 128, 4
@@ -51,7 +51,7 @@ class Connections:
     @property
     def n_unread(self) -> int:
         """Bytes of answers that clients have not read."""
-        return sum(each.n_unread for each in self._open.values())
+        return sum(connection.n_unread for connection in self._open.values())
 
     def __len__(self) -> int:
         return len(self._open)
@@ -71,7 +71,7 @@ class Connections:
                 connection.is_receiving = False
 
         async def send_in_time(message: Message) -> None:
-            if connection.is_drained:  # nothing to wait for
+            if connection.drained.is_set():  # nothing to wait for
                 await send(message)
                 return
             try:
@@ -80,15 +80,16 @@ class Connections:
             except TimeoutError:
                 connection.abort()
 
-        # One answer per connection in memory: a request waits until the last answer has left.
-        if not connection.is_drained and not await connection.drained(
-            self.limits.max_answer_seconds
-        ):
-            return
         connection.n_requests += 1
-        connection.progress()
         try:
+            # One answer per connection in memory: a request waits until the last answer has left.
+            if not connection.drained.is_set():
+                async with asyncio.timeout(self.limits.max_answer_seconds):
+                    await connection.drained.wait()
+            connection.progress()
             await self.app(scope, receive_body, send_in_time)
+        except TimeoutError:
+            connection.abort()
         finally:
             connection.n_requests -= 1
             connection.progress()
@@ -97,7 +98,9 @@ class Connections:
 
     def admit(self, new: "Connection") -> bool:
         """Return whether there is room, or can be made, for another connection."""
-        same = [each for each in self._open.values() if each.network == new.network]
+        same = [
+            connection for connection in self._open.values() if connection.network == new.network
+        ]
         if len(same) >= self.limits.max_connections_per_address and not self._cut_one(same):
             return False
         if len(self._open) >= self._most and not self._cut_one(self._open.values()):
@@ -114,26 +117,26 @@ class Connections:
     def _sweep(self) -> None:
         """Close connections that have waited too long for their clients, now and later."""
         loop, limits = asyncio.get_running_loop(), self.limits
-        for each in list(self._open.values()):
-            most = limits.max_answer_seconds if each.n_unread else limits.max_body_seconds
+        for connection in list(self._open.values()):
+            most = limits.max_answer_seconds if connection.n_unread else limits.max_body_seconds
             # A body that is late is answered with 408 by the application.
-            is_idle = not each.n_requests or each.n_unread
-            if is_idle and loop.time() - each.since > most:
-                each.abort()
+            is_idle = not connection.n_requests or connection.n_unread
+            if is_idle and loop.time() - connection.since > most:
+                connection.abort()
         seconds = min(1.0, limits.max_answer_seconds / 4, limits.max_body_seconds / 4)
         self._sweeping = loop.call_later(seconds, self._sweep) if self._open else None
 
     def _limit_unread(self, newest: "Connection") -> None:
         excess = self.n_unread - self.limits.max_buffered_bytes
-        for each in sorted(self._open.values(), key=lambda other: other.since):
-            if excess > 0 and each.n_unread and each is not newest:
-                excess -= each.n_unread
-                each.abort()
+        for connection in sorted(self._open.values(), key=lambda connection: connection.since):
+            if excess > 0 and connection.n_unread and connection is not newest:
+                excess -= connection.n_unread
+                connection.abort()
 
     def _cut_one(self, among: Iterable["Connection"]) -> bool:
-        waiting = [each for each in among if each.is_waiting]
+        waiting = [connection for connection in among if connection.is_waiting]
         if waiting:
-            min(waiting, key=lambda each: each.since).abort()
+            min(waiting, key=lambda connection: connection.since).abort()
         return bool(waiting)
 
 
@@ -144,8 +147,8 @@ class Connection(asyncio.Protocol):
         self._connections = connections
         self._protocol = protocol
         self._n_header = 0
-        self._is_empty = asyncio.Event()  # all answers have left
-        self._is_empty.set()
+        self.drained = asyncio.Event()  # the client has read all answers
+        self.drained.set()
         self.n_requests = 0  # in progress
         self.is_receiving = False  # waits for a body
         self.since = 0.0  # when the client last did something
@@ -159,21 +162,6 @@ class Connection(asyncio.Protocol):
     def is_waiting(self) -> bool:
         """Whether it is the client's turn: to send, or to read."""
         return not self.n_requests or self.is_receiving or bool(self.n_unread)
-
-    @property
-    def is_drained(self) -> bool:
-        """Whether the client has read all answers."""
-        return self._is_empty.is_set()
-
-    async def drained(self, seconds: float) -> bool:
-        """Wait until the client has read all answers; close the connection if it does not."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._is_empty.wait()
-        except TimeoutError:
-            self.abort()
-            return False
-        return True
 
     def abort(self) -> None:
         """Close it at once."""
@@ -199,17 +187,16 @@ class Connection(asyncio.Protocol):
             self._protocol.connection_made(transport)
             return
         self._protocol = asyncio.Protocol()
-        detail = "there are too many connections; try again soon"
-        transport.write(_raw(ProblemError(503, detail, {"Retry-After": "1"})))
+        transport.write(_raw(problem(503, "there are too many connections; try again", RETRY)))
         transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """Read on, unless a header has no end."""
-        self._n_header += 0 if self.n_requests else len(data)
-        if self._n_header > _MAX_HEADER_BYTES:
+        """Pass data on, unless a header has no end."""
+        if self._n_header > MAX_HEADER_BYTES and not self.n_requests:
             self.abort()
-        else:
-            self._protocol.data_received(data)
+            return
+        self._n_header += len(data)
+        self._protocol.data_received(data)
 
     def eof_received(self) -> bool | None:
         """Pass on that the client sends no more."""
@@ -219,26 +206,26 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
         self._connections.leave(self)
-        self._is_empty.set()
+        self.drained.set()
         self._protocol.connection_lost(exc)
 
     def pause_writing(self) -> None:
         """Pass on that the client does not read."""
-        self._is_empty.clear()
+        self.drained.clear()
         self._protocol.pause_writing()
 
     def resume_writing(self) -> None:
         """Pass on that the client reads again."""
         self.since = asyncio.get_running_loop().time()
-        self._is_empty.set()
+        self.drained.set()
         self._protocol.resume_writing()
 
 
-def _raw(problem: ProblemError) -> bytes:
-    """Return a response as it goes over the wire, where there is no application to send it."""
-    response = problem.response()
+def _raw(response: Response) -> bytes:
+    """Return a response as it goes over the wire, without an application to send it."""
     response.headers.update({**SECURITY_HEADERS, "Connection": "close"})
-    lines = [b"HTTP/1.1 %d %s" % (response.status_code, problem.title.encode())]
+    status = HTTPStatus(response.status_code)
+    lines = [f"HTTP/1.1 {status.value} {status.phrase}".encode()]
     lines += [name + b": " + value for name, value in response.raw_headers]
     return b"\r\n".join([*lines, b"", bytes(response.body)])
 

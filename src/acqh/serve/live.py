@@ -1,40 +1,52 @@
-"""What is being served: its threads, and how another takes its place without a failed request."""
+"""The served collection: the threads that work on it, and its replacement by a rebuilt one."""
 
 import asyncio
 import logging
+import os
+import sqlite3
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal, TypeVar
+
+from starlette.exceptions import HTTPException
 
 from acqh._core.imports import require
 from acqh.collection import Collection
 from acqh.collection.disk.generations import generation_of
-from acqh.errors import AcqhError, CollectionError, EncoderError, ReplacedError
+from acqh.errors import (
+    AcqhError,
+    CollectionError,
+    CorruptBundleError,
+    EncoderError,
+    MissingExtraError,
+    MissingItemError,
+    ReplacedError,
+)
 from acqh.io.manifest import MANIFEST_NAME
 from acqh.serve.connections import room_for_connections
 from acqh.serve.metrics import Metrics
-from acqh.serve.schemas import ProblemError
+from acqh.serve.schemas import RETRY
 from acqh.serve.settings import Limits, Settings
 
 _LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
-# Images are decoded and described in threads of their own, so that other work need not wait; a
-# map of the collection, which takes seconds, in yet another.
+# Images are decoded and encoded in threads of their own, so that other work need not wait; a map
+# of the collection, which takes seconds, in yet another.
 Lane = Literal["quick", "image", "map"]
 _MAP_REQUESTS = 4
-# How often a change is tried on a collection that takes the place of another.
+# How often a change is tried again on a collection that was replaced meanwhile.
 _MAX_RELOADS = 3
 
 
 class Workers:
-    """Threads for numeric work, which is never done on the event loop, and not for ever.
+    """Threads for numeric work, which never runs on the event loop, with limits.
 
-    `max_requests`: worked on at once; of those about images at most half as many. `max_seconds`:
-    longest wait for the end of work.
+    `max_requests`: in progress at once; at most half of them about images. `max_seconds`: longest
+    wait for a result.
     """
 
     def __init__(self, n_threads: int, max_requests: int, max_seconds: float) -> None:
@@ -43,48 +55,45 @@ class Workers:
             lane: ThreadPoolExecutor(size, thread_name_prefix=f"acqh-{lane}")
             for lane, size in sizes.items()
         }
-        self._most: dict[Lane, int] = {
+        self._limits: dict[Lane, int] = {
             "quick": max_requests,
             "image": max(1, max_requests // 2),
             "map": min(max_requests, _MAP_REQUESTS),
         }
-        self._held: dict[Lane, int] = dict.fromkeys(self._most, 0)
+        self._n_active: dict[Lane, int] = dict.fromkeys(self._limits, 0)
         self._seconds = max_seconds
 
     @contextmanager
-    def hold(self, lane: Lane) -> Iterator[None]:
-        """Hold a place while something is worked on, or raise `ProblemError` 429 at once."""
-        is_full = sum(self._held.values()) >= self._most["quick"]
-        if is_full or self._held[lane] >= self._most[lane]:
-            detail = f"{self._most[lane]} such requests are being answered; try again soon"
-            raise ProblemError(429, detail, {"Retry-After": "1"})
-        self._held[lane] += 1
+    def slot(self, lane: Lane) -> Iterator[None]:
+        """Count one more request in progress, or raise 429 at once."""
+        is_full = sum(self._n_active.values()) >= self._limits["quick"]
+        if is_full or self._n_active[lane] >= self._limits[lane]:
+            detail = f"{self._limits[lane]} such requests are in progress; try again soon"
+            raise HTTPException(429, detail, RETRY)
+        self._n_active[lane] += 1
         try:
             yield
         finally:
-            self._held[lane] -= 1
+            self._n_active[lane] -= 1
 
     def submit(self, work: Callable[[], T], lane: Lane = "quick") -> "Future[T]":
-        """Have a thread do some work as soon as one is free."""
+        """Run work in a thread as soon as one is free."""
         return self._pools[lane].submit(work)
 
-    async def wait_for(self, work: "Future[T]", *, give_up: bool = True) -> T:
-        """Return the result of work in a thread, or raise `ProblemError` 503 when it is late.
+    async def result(self, work: "Future[T]", *, abandon: bool = True) -> T:
+        """Return the result of work in a thread, or raise 503 if it is late.
 
-        Work that still waits for a thread is then dropped. Work that has begun cannot be stopped;
-        its thread is busy until it ends, but nobody waits for it. So there is never more work than
-        requests are let in, and one piece per thread.
-
-        `give_up`: whether to leave work alone that has begun; work that changes something is
-        waited for.
+        Work that still waits for a thread is then cancelled. Work that has started cannot be
+        stopped. With `abandon`, its thread finishes alone; without, its result is awaited, because
+        it changes something.
         """
         waiting = asyncio.wrap_future(work)
         done, _ = await asyncio.wait([waiting], timeout=self._seconds)
-        if done or not (give_up or work.cancel()):
+        if done or not (abandon or work.cancel()):
             return await waiting
         waiting.cancel()
         detail = f"no answer within {self._seconds:g} s; try again later, or ask for less"
-        raise ProblemError(503, detail, {"Retry-After": "1"})
+        raise HTTPException(503, detail, RETRY)
 
     def close(self) -> None:
         """Finish all work."""
@@ -92,37 +101,14 @@ class Workers:
             pool.shutdown(wait=True)
 
 
-class _Served:
-    """An open collection, closed when it is retired and nobody uses it any more."""
-
-    def __init__(self, collection: Collection) -> None:
-        self.collection = collection
-        self._lock = threading.Lock()
-        self._n_users = 1  # the service
-
-    def enter(self) -> bool:
-        """Begin to use it; say whether it is still open."""
-        with self._lock:
-            self._n_users += self._n_users > 0
-            return self._n_users > 0
-
-    def leave(self) -> None:
-        """End to use it."""
-        with self._lock:
-            self._n_users -= 1
-            is_last = self._n_users == 0
-        if is_last:
-            self.collection.close()
-
-
 class Live:
-    """The collection being served.
+    """The collection that is being served.
 
-    A collection that is rebuilt or retrained has another manifest. The generation that it names is
-    opened beside the old one and answers a query of each kind, then takes its place; the old one is
-    closed when all that has begun with it has ended.
+    If the manifest on disk changes, its generation is opened beside the current one, is verified,
+    and answers a query of each kind. Then it takes the place of the current one, which is closed
+    when all work that started with it has ended.
 
-    `problem`: what is wrong with the collection on disk, if it is not the one being served.
+    `problem`: why the collection on disk is not served, if it is not.
     """
 
     def __init__(self, settings: Settings, limits: Limits, metrics: Metrics) -> None:
@@ -134,29 +120,29 @@ class Live:
         self._reloading = threading.Lock()
         self._wake: asyncio.Event | None = None
         self._failed: bytes | None = None  # manifest of a collection that could not be opened
-        generation_of(self._path)  # raises an error that says what is wrong, where there is none
-        self._manifest = _read_manifest(self._path)
-        self._served = _Served(self._open())
+        generation_of(self._path)  # raises an error with advice if there is none
+        self._manifest = self._read_manifest()
+        self.collection = self._open()
         if settings.write_token_file is not None and self.collection.opened.store.read_only:
             self.collection.close()
             raise CollectionError(
                 f"{self._path} is not writable here, but --write-token-file is set; give the "
                 "server's user the right to write there, or leave out the option"
             )
-        # Of the connections that there can be, half are not worked on and can make room.
+        # Half of the possible connections are idle and can be closed for new ones.
         n_requests = min(limits.max_requests, max(1, room_for_connections() // 2))
         self.workers = Workers(settings.n_threads, n_requests, limits.max_work_seconds)
-        metrics.items.set(len(self._served.collection))
+        metrics.items.set(len(self.collection))
 
-    @property
-    def collection(self) -> Collection:
-        """The collection that is served now."""
-        return self._served.collection
+    def _read_manifest(self) -> bytes:
+        return (self._path / MANIFEST_NAME).read_bytes()
 
-    def _open(self) -> Collection:
-        """Open what is on disk, and answer one query of each kind from it."""
+    def _open(self, *, verify: bool = False) -> Collection:
+        """Open the collection on disk, and answer one query of each kind from it."""
         collection = Collection.open(self._path, text_encoder=self._settings.text_encoder)
         try:
+            if verify:
+                _check_items(collection)
             self._ready = check_ready(collection)
         except BaseException:
             collection.close()
@@ -164,97 +150,92 @@ class Live:
         return collection
 
     def check(self) -> None:
-        """Raise AcqhError if a text or an image query cannot be answered any more.
+        """Raise AcqhError if text or image queries fail; they run again after a change only."""
+        collection = self.collection
+        if (collection.generation, collection.change) != self._ready:
+            self._ready = check_ready(collection)
 
-        Queries are run again only after a change of the collection.
+    async def run(
+        self, work: Callable[[Collection], T], lane: Lane = "quick", *, changes: bool = False
+    ) -> T:
+        """Return the result of work on the collection.
+
+        Work that `changes` the collection is awaited once it has started. If the collection was
+        replaced meanwhile, the work is done on the new one.
+
+        Raises HTTPException: 429 if too much is in progress, 503 if it takes too long, and 404 or
+        422 if the client can do something about an error.
         """
-        with self._lease() as collection:
-            if (collection.generation, collection.change) != self._ready:
-                self._ready = check_ready(collection)
-
-    async def run(self, work: Callable[[Collection], T], lane: Lane = "quick") -> T:
-        """Return what `work` makes of the collection.
-
-        Raises ProblemError: 429 when too much is being worked on, 503 when it takes too long.
-        """
-        with self.workers.hold(lane):
-            return await self.workers.wait_for(self._submit(work, lane))
-
-    async def change(self, work: Callable[[Collection], T], lane: Lane = "quick") -> T:
-        """Do as `run`, but wait for the end of work that has begun.
-
-        A collection that was replaced cannot be changed any more; the work is then done on the new
-        one.
-        """
-        with self.workers.hold(lane):
+        with self.workers.slot(lane):
             for _ in range(_MAX_RELOADS):
+                future = self.workers.submit(lambda: self._do(work, changes), lane)
                 try:
-                    return await self.workers.wait_for(self._submit(work, lane), give_up=False)
+                    return await self.workers.result(future, abandon=not changes)
                 except ReplacedError:
+                    if not changes:
+                        raise
                     await asyncio.to_thread(self.refresh)
-        detail = "the collection is being replaced by another; try again later"
-        raise ProblemError(503, detail, {"Retry-After": "1"})
+        raise HTTPException(503, "the collection is being replaced; try again later", RETRY)
 
-    def _submit(self, work: Callable[[Collection], T], lane: Lane) -> "Future[T]":
-        def with_collection() -> T:
-            with self._lease() as collection:
-                return work(collection)
-
-        return self.workers.submit(with_collection, lane)
-
-    @contextmanager
-    def _lease(self) -> Iterator[Collection]:
-        """Give the collection that is served now; it stays open meanwhile."""
-        while not (served := self._served).enter():
-            pass  # another one has just taken its place
+    def _do(self, work: Callable[[Collection], T], changes: bool) -> T:
+        collection = self.collection  # stays open while this variable refers to it
+        if changes and collection.opened.store.read_only:
+            raise HTTPException(503, "the collection cannot be changed on this server; see its log")
         try:
-            yield served.collection
-        finally:
-            served.leave()
+            return work(collection)
+        except MissingItemError as error:
+            raise HTTPException(404, str(error)) from None
+        except (CorruptBundleError, EncoderError, MissingExtraError, ReplacedError):
+            raise  # the server's fault, not the client's
+        except AcqhError as error:
+            if isinstance(error.__cause__, sqlite3.Error):
+                detail = "the collection is being changed by another process; try again soon"
+                raise HTTPException(503, detail, RETRY) from error
+            detail, folder = str(error), collection.path.absolute().parent
+            for parent in (folder, folder.resolve()):  # clients need not know it
+                detail = detail.replace(f"{parent}{os.sep}", "")
+            raise HTTPException(422, detail) from error
 
     def refresh(self) -> bool:
-        """Reload if the collection was built again; return whether another one is served now."""
+        """Reload if the manifest on disk has changed; return whether it was reloaded."""
         try:
-            manifest = _read_manifest(self._path)
+            manifest = self._read_manifest()
         except OSError:
             return False  # it is gone: what is open can still be served
         return manifest not in (self._manifest, self._failed) and self.reload()
 
     def reload(self) -> bool:
-        """Open what is on disk, and serve it if it can answer queries.
+        """Open the collection on disk, and serve it if it is sound and can answer queries.
 
-        Gives whether it is served now; if not, `problem` says why. Opening compares checksums of
-        the manifest, encoders and model, as it does when the server starts. Items are not verified:
-        that takes two minutes per million, and `acqh verify` does it in a process of its own.
+        Returns whether it is served now; if not, `problem` says why.
         """
         with self._reloading:
             manifest = None
             try:
                 # Before opening: if another one comes in between, the next look sees it.
-                manifest = _read_manifest(self._path)
-                fresh = self._open()
+                manifest = self._read_manifest()
+                fresh = self._open(verify=True)
             except Exception as error:  # whatever damage does, the old one is still there
-                self._fail(error)
+                self.problem = (
+                    "the collection on disk is damaged; the previous one is served; see the log"
+                )
                 self._failed = manifest
+                _LOG.error("%s is not reloaded: %s", self._path, error)
+                self._metrics.reloads.labels("damaged").inc()
+                self._metrics.reload_failed.set(1)
                 return False
-            self._manifest = manifest
-            old, self._served = self._served, _Served(fresh)
             self.problem = self._failed = None
             self._metrics.items.set(len(fresh))
             self._metrics.reloads.labels("swapped").inc()
             self._metrics.reload_failed.set(0)
             _LOG.info("%s is reloaded: %d items", self._path, len(fresh))
-            old.leave()
+            # Closed as soon as no thread uses it any more.
+            weakref.finalize(self.collection, self.collection.opened.close)
+            self._manifest, self.collection = manifest, fresh
             return True
 
-    def _fail(self, error: Exception) -> None:
-        self.problem = "the collection on disk is damaged; the one before it is served; see the log"
-        _LOG.error("%s is not reloaded: %s", self._path, error)
-        self._metrics.reloads.labels("damaged").inc()
-        self._metrics.reload_failed.set(1)
-
     async def watch(self) -> None:
-        """Look for ever whether the collection was built again."""
+        """Reload the collection whenever it changes on disk, until cancelled."""
         self._wake = asyncio.Event()
         while True:
             look = self.refresh
@@ -268,10 +249,10 @@ class Live:
             try:
                 await asyncio.to_thread(look)
             except Exception:
-                _LOG.exception("the collection could not be looked at")
+                _LOG.exception("the collection on disk could not be read")
 
     def reload_soon(self) -> None:
-        """Have `watch` reload at once, whether or not anything seems to have changed."""
+        """Make `watch` reload at once, whether or not the manifest has changed."""
         if self._wake is not None:
             self._wake.set()
 
@@ -279,11 +260,21 @@ class Live:
         """Finish all work and close the collection."""
         with self._reloading:
             self.workers.close()
-            self._served.leave()
+            self.collection.close()
 
 
-def _read_manifest(path: Path) -> bytes:
-    return (path / MANIFEST_NAME).read_bytes()
+def _check_items(collection: Collection) -> None:
+    """Compare the checksums of all items: 10 s per million, most of it beside other threads.
+
+    Raises CorruptBundleError: an item or the file is damaged. ``acqh verify`` also compares the
+    fields and words that items are found by, which takes ten times as long.
+    """
+    from acqh.collection.disk.verify import check_store
+
+    with collection.opened.store.reading() as connection:
+        problems = check_store(connection, collection.codebooks.shape, lookups=False)
+        if damage := next(iter(problems), None):
+            raise CorruptBundleError(f"{collection.path} is damaged: {damage}; build it again")
 
 
 def check_ready(collection: Collection) -> tuple[str, int]:
@@ -298,7 +289,7 @@ def check_ready(collection: Collection) -> tuple[str, int]:
         collection.search(text=item.text or "photo", mode="words", k=1)
         collection.search(item=first, where={"label": item.labels} if item.labels else None, k=1)
     for view in {"text", "image"}.intersection(collection.views, collection.opened.facts.encoders):
-        # A text that was not asked for before: vectors of texts are kept.
+        # A text that no query had before: vectors of texts are cached.
         query: dict[str, Any] = {"text": f"photo {state[1]}", "mode": "meaning"}
         if view == "image":
             query = {"image": require("PIL.Image").new("RGB", (8, 8))}

@@ -20,7 +20,7 @@ FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 # A search takes microseconds, an image to describe tens of milliseconds.
 _BUCKETS = [round(step * 10.0**power, 7) for power in range(-5, 1) for step in (1, 2.5, 5)]
 
-_REQUEST_LABELS = ["method", "route", "status"]
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
@@ -34,7 +34,9 @@ class Metrics:
         counter = partial(Counter, registry=registry)
         gauge = partial(Gauge, registry=registry)
         times = partial(Histogram, buckets=_BUCKETS, registry=registry)
-        self.requests = counter("acqh_requests", "Requests answered.", _REQUEST_LABELS)
+        self.requests = counter(
+            "acqh_requests", "Requests answered.", ["method", "route", "status"]
+        )
         self.request_seconds = times("acqh_request_seconds", "From header to answer.", ["route"])
         self.in_flight = gauge(
             "acqh_requests_in_flight", "Requests being answered now.", multiprocess_mode="livesum"

@@ -1,228 +1,166 @@
-"""Operations of the API: each reads its request, answers it, and describes both in OpenAPI."""
+"""Operations of the API: each parses its request, answers it, and describes both in OpenAPI."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter
 from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from acqh import __version__
 from acqh.collection.types import MAX_ID_CHARACTERS
-from acqh.serve.schemas import MEANINGS, MEDIA_TYPE, Problem, ProblemError, invalid
+from acqh.serve.schemas import PROBLEM_TYPE, Problem, parse
 
 JSON, FORM = "application/json", "multipart/form-data"
 _REF = "#/components/schemas/{model}"
-_BODY_FAILURES = (408, 413, 415, 422)
 _ID = {"type": "string", "minLength": 1, "maxLength": MAX_ID_CHARACTERS}
 _FILE = {"type": "string", "contentMediaType": "application/octet-stream"}
-_BEARER = {
-    "type": "http",
-    "scheme": "bearer",
-    "description": "The token in the file given to acqh serve.",
-}
-
-
-class Nothing:
-    """A request without input."""
-
-    model: type[BaseModel] | None = None
-    failures: tuple[int, ...] = ()
-
-    async def read(self, request: Request) -> tuple[Any, ...]:  # noqa: ARG002
-        """Return the arguments of the handler."""
-        return ()
-
-    def described(self) -> dict[str, Any]:
-        """Return the parameters or the body in OpenAPI."""
-        return {}
-
-
-class Id(Nothing):
-    """A request about an item, whose id is a query parameter: it may contain anything."""
-
-    failures = (404, 422)
-
-    async def read(self, request: Request) -> tuple[Any, ...]:
-        """Return the id."""
-        identifier = request.query_params.get("id", "")
-        if not 0 < len(identifier) <= MAX_ID_CHARACTERS:
-            raise ProblemError(422, f"id: give an id of 1 to {MAX_ID_CHARACTERS:,} characters")
-        return (identifier,)
-
-    def described(self) -> dict[str, Any]:
-        """Return the parameter in OpenAPI."""
-        return {"parameters": [{"name": "id", "in": "query", "required": True, "schema": _ID}]}
-
-
-class IdAndTag(Id):
-    """A request about an item of which the client may have a copy."""
-
-    async def read(self, request: Request) -> tuple[Any, ...]:
-        """Return the id and the tag of the copy."""
-        return *await super().read(request), request.headers.get("if-none-match")
-
-
-class Json(Nothing):
-    """A request whose body is a model in JSON."""
-
-    failures = _BODY_FAILURES
-
-    def __init__(self, model: type[BaseModel]) -> None:
-        self.model: type[BaseModel] = model
-
-    async def read(self, request: Request) -> tuple[Any, ...]:
-        """Return the model."""
-        _check_type(request, JSON)
-        return (_parsed(self.model, await request.body()),)
-
-    def described(self) -> dict[str, Any]:
-        """Return the body in OpenAPI."""
-        return _body(JSON, {"$ref": _REF.format(model=self.model.__name__)})
-
-
-class Form(Nothing):
-    """A request whose body is a form: at most so many images, and a model in JSON in a field."""
-
-    failures = _BODY_FAILURES
-
-    def __init__(self, field: str, model: type[BaseModel], most: int) -> None:
-        self.field = field
-        self.model: type[BaseModel] = model
-        self.most = most
-
-    async def read(self, request: Request) -> tuple[Any, ...]:
-        """Return the contents of the images, and the model."""
-        _check_type(request, FORM)
-        async with request.form() as form:
-            files, text = form.getlist("image"), form.get(self.field, "{}")
-            if not all(isinstance(file, UploadFile) for file in files) or isinstance(
-                text, UploadFile
-            ):
-                raise ProblemError(422, f"image: send files, and {self.field} as a text")
-            if not 0 < len(files) <= self.most:
-                raise ProblemError(422, f"image: send 1 to {self.most} files, got {len(files)}")
-            model = _parsed(self.model, text)
-            contents = [await file.read() for file in files if isinstance(file, UploadFile)]
-        # What a browser leaves empty was not chosen.
-        return list(filter(None, contents)), model
-
-    def described(self) -> dict[str, Any]:
-        """Return the body in OpenAPI."""
-        files = {"type": "array", "items": _FILE, "minItems": 1, "maxItems": self.most}
-        content = {"$ref": _REF.format(model=self.model.__name__)}
-        text = {"type": "string", "contentMediaType": JSON, "contentSchema": content}
-        fields = {"image": _FILE if self.most == 1 else files, self.field: text}
-        return _body(FORM, {"type": "object", "properties": fields, "required": ["image"]})
-
-
-def _check_type(request: Request, wanted: str) -> None:
-    kind = request.headers.get("content-type", "").partition(";")[0]
-    if kind.strip().lower() != wanted:
-        raise ProblemError(415, f"set Content-Type to {wanted}")
-
-
-def _parsed(model: type[BaseModel], content: str | bytes) -> BaseModel:
-    try:
-        return model.model_validate_json(content)
-    except ValidationError as error:
-        raise invalid(error.errors()) from None
-
-
-def _body(kind: str, schema: Mapping[str, Any]) -> dict[str, Any]:
-    return {"requestBody": {"required": True, "content": {kind: {"schema": schema}}}}
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One method of one address."""
+    """One method of one address.
+
+    The handler's arguments are the id of an item (`has_id`), a body, and of a form its images.
+    """
 
     method: str
     path: str
     handler: Callable[..., Awaitable[Response | bytes]]  # bytes are JSON
     tag: str
-    takes: Nothing = field(default_factory=Nothing)
-    # A model that is answered in JSON, or a description of another response.
-    answer: Any = None
+    answer: Any = None  # type of the JSON, or a tuple of media types
+    has_id: bool = False
+    body: type[BaseModel] | None = None
+    form: str = ""  # the field of a form that holds the body in JSON
+    max_images: int = 1
     status: int = 200
-    failures: tuple[int, ...] = (429, 500, 503)
-    # Returns whether the sender of a token may use it; None for everybody.
-    may_use: Callable[[str | None], bool] | None = None
+    may_use: Callable[[str | None], bool] | None = None  # by token; None for everybody
 
-    async def __call__(self, request: Request) -> Response:
-        """Check the token, read the request and answer it."""
-        if self.may_use is not None and not self.may_use(_token(request)):
+    async def respond(self, request: Request) -> Response:
+        """Check the token, parse the request and answer it."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if self.may_use and not self.may_use(token if scheme.lower() == "bearer" else None):
             detail = f"a token to {self.tag} is needed; send 'Authorization: Bearer TOKEN'"
-            raise ProblemError(401, detail, {"WWW-Authenticate": "Bearer"})
-        answer = await self.handler(*await self.takes.read(request))
-        if isinstance(answer, Response):
-            return answer
-        return Response(answer, self.status, media_type=JSON)
+            raise HTTPException(401, detail, {"WWW-Authenticate": "Bearer"})
+        answer = await self.handler(*await self._arguments(request))
+        if not isinstance(answer, Response):
+            return Response(answer, self.status, media_type=JSON)
+        tag = answer.headers.get("etag")
+        if tag and tag == request.headers.get("if-none-match"):
+            del answer.headers["content-length"], answer.headers["content-type"]
+            return Response(status_code=304, headers=answer.headers)
+        return answer
 
-    def described(self) -> dict[str, Any]:
+    async def _arguments(self, request: Request) -> tuple[Any, ...]:
+        if self.has_id:
+            identifier = request.query_params.get("id", "")
+            if not 0 < len(identifier) <= MAX_ID_CHARACTERS:
+                raise HTTPException(422, f"id: send 1 to {MAX_ID_CHARACTERS:,} characters")
+            return (identifier,)
+        if self.body is None:
+            return ()
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type != (FORM if self.form else JSON):
+            raise HTTPException(415, f"set Content-Type to {FORM if self.form else JSON}")
+        if not self.form:
+            return (parse(self.body, await request.body()),)
+        async with request.form() as form:
+            images, text = form.getlist("image"), form.get(self.form, "{}")
+            files = [image for image in images if isinstance(image, UploadFile)]
+            if len(files) < len(images) or isinstance(text, UploadFile):
+                raise HTTPException(422, f"image: send files, and {self.form} as a text")
+            if not 0 < len(files) <= self.max_images:
+                detail = f"image: send 1 to {self.max_images} files, got {len(files)}"
+                raise HTTPException(422, detail)
+            # A browser sends an empty file if none was chosen.
+            contents = [content for file in files if (content := await file.read())]
+            return parse(self.body, text), contents
+
+    def describe(self) -> dict[str, Any]:
         """Return the operation in OpenAPI."""
-        failures = {400, 403, *self.failures, *self.takes.failures}
-        failures |= {401} if self.may_use else set()
-        answer = self.answer if isinstance(self.answer, dict) else {"description": "Success."}
-        if isinstance(self.answer, type):
-            schema = {"$ref": _REF.format(model=self.answer.__name__)}
-            answer = {**answer, "content": {JSON: {"schema": schema}}}
-        problem = {MEDIA_TYPE: {"schema": {"$ref": _REF.format(model=Problem.__name__)}}}
-        return {
+        failures = {400, 403, 404, 429, 431, 500, 503} | ({401} if self.may_use else set())
+        described: dict[str, Any] = {
             "tags": [self.tag],
             "summary": (self.handler.__doc__ or "").partition("\n")[0],
             "operationId": self.handler.__name__,
-            **({"security": [{"bearer": []}]} if self.may_use else {}),
-            **self.takes.described(),
-            "responses": {str(self.status): answer}
-            | {
-                str(status): {"description": MEANINGS[status], "content": problem}
-                for status in sorted(failures)
-            },
         }
+        if self.may_use:
+            described["security"] = [{"bearer": []}]
+        if self.has_id:
+            failures.add(422)
+            parameter = {"name": "id", "in": "query", "required": True, "schema": _ID}
+            described["parameters"] = [parameter]
+        if self.body is not None:
+            failures |= {408, 413, 415, 422}
+            content = {FORM: self._form_schema()} if self.form else _content(JSON, self.body)
+            described["requestBody"] = {"required": True, "content": content}
+        success: dict[str, Any] = {"description": "Success."}
+        if isinstance(self.answer, tuple):
+            success["content"] = {media_type: {} for media_type in self.answer}
+        elif self.answer is not None:
+            success["content"] = _content(JSON, self.answer)
+        problems = {"content": _content(PROBLEM_TYPE, Problem)}
+        described["responses"] = {str(self.status): success} | {
+            str(status): {"description": HTTPStatus(status).phrase, **problems}
+            for status in sorted(failures)
+        }
+        return described
+
+    def _form_schema(self) -> dict[str, Any]:
+        files = {"type": "array", "items": _FILE, "minItems": 1, "maxItems": self.max_images}
+        text = {"type": "string", "contentMediaType": JSON, "contentSchema": _ref(self.body)}
+        properties = {"image": _FILE if self.max_images == 1 else files, self.form: text}
+        return {"schema": {"type": "object", "properties": properties, "required": ["image"]}}
 
 
-def _token(request: Request) -> str | None:
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token if scheme.lower() == "bearer" else None
+def _ref(model: Any) -> dict[str, str]:
+    return {"$ref": _REF.format(model=model.__name__)}
 
 
-def routes(operations: Iterable[Operation]) -> list[Route]:
-    """Return one route per address, so that an unknown method is told all that there are."""
+def _content(media_type: str, model: Any) -> dict[str, Any]:
+    return {media_type: {"schema": _ref(model)}}
+
+
+def routes(operations: Sequence[Operation]) -> list[Route]:
+    """Return one route per address, so that an answer 405 lists all methods of the address."""
     by_path: dict[str, dict[str, Operation]] = {}
     for operation in operations:
         by_path.setdefault(operation.path, {})[operation.method] = operation
 
-    def route(path: str, methods: Mapping[str, Operation]) -> Route:
+    def route(path: str, methods: dict[str, Operation]) -> Route:
         async def endpoint(request: Request) -> Response:
             method = "GET" if request.method == "HEAD" else request.method
-            return await methods[method](request)
+            return await methods[method].respond(request)
 
         return Route(path, endpoint, methods=list(methods))
 
     return [route(path, methods) for path, methods in by_path.items()]
 
 
-def described(operations: Sequence[Operation], root_path: str) -> dict[str, Any]:
+def openapi(operations: Sequence[Operation], root_path: str) -> dict[str, Any]:
     """Return the OpenAPI document of operations."""
-    inputs = {op.takes.model for op in operations if op.takes.model is not None}
-    answers = {op.answer for op in operations if isinstance(op.answer, type)} | {Problem}
-    kinds = sorted(inputs | answers, key=lambda kind: kind.__name__)
+    bodies: set[Any] = {operation.body for operation in operations} - {None}
+    answers = {op.answer for op in operations if not isinstance(op.answer, tuple | None)} | {
+        Problem
+    }
     adapters: list[Any] = [
-        (kind.__name__, "validation" if kind in inputs else "serialization", TypeAdapter(kind))
-        for kind in kinds
+        (model.__name__, "validation" if model in bodies else "serialization", TypeAdapter(model))
+        for model in sorted(bodies | answers, key=lambda model: model.__name__)
     ]
     _, definitions = TypeAdapter.json_schemas(adapters, ref_template=_REF)
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = operation.described()
+        paths.setdefault(operation.path, {})[operation.method.lower()] = operation.describe()
+    bearer = {"type": "http", "scheme": "bearer", "description": "The token of acqh serve."}
     return {
         "openapi": "3.1.0",
         "info": {"title": "acqh", "version": __version__},
         **({"servers": [{"url": root_path}]} if root_path else {}),
         "paths": paths,
-        "components": {"schemas": definitions["$defs"], "securitySchemes": {"bearer": _BEARER}},
+        "components": {"schemas": definitions["$defs"], "securitySchemes": {"bearer": bearer}},
     }

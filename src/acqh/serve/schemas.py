@@ -1,15 +1,25 @@
-"""What requests, answers and errors look like: schemas at the edge, arrays inside."""
+"""Schemas of requests, answers and error responses."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from http import HTTPStatus
-from typing import Annotated, Any, Literal
+from types import GenericAlias
+from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    FailFast,
+    Field,
+    ValidationError,
+    create_model,
+    model_validator,
+)
+from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from acqh.collection import CollectionStats
+from acqh.collection import types
 from acqh.collection.types import MAX_ID_CHARACTERS, MAX_NAME_CHARACTERS, Mode
 
 # More make no sense, and SQLite takes only this many in one statement.
@@ -27,7 +37,7 @@ MAX_K = 1_000
 MAX_TEXT_CHARS = 10_000
 MAX_ITEMS = 100
 
-# --- what clients send ---------------------------------------------------------------------------
+# --- requests ------------------------------------------------------------------------------------
 
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARACTERS)]
@@ -163,219 +173,89 @@ class NewItems(_Request):
     replace: bool = Field(default=False, description="Replace items that have these ids.")
 
 
-# --- what they get -------------------------------------------------------------------------------
+# --- answers -------------------------------------------------------------------------------------
 
 
-class Item(BaseModel):
-    """An item of the collection."""
-
-    id: str
-    name: str = Field(description="The words in its file's name or id; maybe none.")
-    text: str
-    labels: list[str]
-    columns: dict[str, Any]
-    has_thumbnail: bool
-    file: str | None = Field(description="The image file's name, where it is known.")
-    thumbnail: str | None = Field(description="Where its small image is, if it has one.")
-    original: str | None = Field(description="Where its image is as it was, if it is served.")
+def _answer(title: str, /, **types: Any) -> Any:
+    """Return a model of a JSON object with fields of these types; [a type] is a list of it."""
+    definitions: Any = {
+        name: (GenericAlias(list, kind[0]) if isinstance(kind, list) else kind, ...)
+        for name, kind in types.items()
+    }
+    return create_model(title, **definitions)
 
 
-class Hit(Item):
-    """An item that was found."""
+def _derived(example: Any, **types: Any) -> Any:
+    """Return a model of ``example.to_dict()``, with the types of its class.
 
-    score: float = Field(description="Higher is better; comparable within one answer.")
-    match: float = Field(
-        description="From 0 to 1, comparable between queries; above 0.5 the hit stands out."
-    )
-    why: list[str] = Field(
-        description="Why it is there: words, content, image, same image, labels."
-    )
-    code: list[int] = Field(description="The bytes by which it was found.")
-
-
-class Milliseconds(BaseModel):
-    """Where the time went."""
-
-    encode: float = Field(description="Turning the query into a vector.")
-    search: float = Field(description="In the index alone.")
-    items: float = Field(description="Reading what was found.")
-    total: float = Field(description="All of it, and waiting for a thread.")
+    `types`: others, for JSON, and those of fields that the server adds.
+    """
+    kind = type(example)
+    declared = {field.name: field.type for field in fields(kind)}
+    hints: dict[str, Any] = {}
+    for name in example.to_dict():
+        hints[name] = declared.get(name) or get_type_hints(getattr(kind, name).fget)["return"]
+    return _answer(kind.__name__, **{**hints, **types})
 
 
-class HitParts(BaseModel):
-    """How one hit's score came about."""
-
-    words: list[int] = Field(description="Its word in each codebook.")
-    entries: list[float] = Field(description="Their entries in the tables; the sum is its meaning.")
-    parts: list[float] = Field(description="What adds up to its score.")
-
-
-class Explanation(BaseModel):
-    """How scores came about."""
-
-    query: list[float] = Field(description="The query as a vector; empty for words alone.")
-    tables: list[list[float]] = Field(description="Its inner product with every codeword.")
-    names: list[str] = Field(description="What each part of a score is.")
-    hits: list[HitParts]
-
-
-class SearchAnswer(BaseModel):
-    """What a search found, best first."""
-
-    hits: list[Hit]
-    stands_out: int = Field(
-        description="How many hits stand out of what queries about something absent get."
-    )
-    n_items: int = Field(description="Items in the collection.")
-    n_candidates: int = Field(description="Items that the filter leaves to choose from.")
-    n_seen: int = Field(description="Codes that were scored; items of one code count once.")
-    bytes_per_item: float
-    milliseconds: Milliseconds
-    explanation: Explanation | None
-
-
-class MapPoint(BaseModel):
-    """An item on the map."""
-
-    id: str
-    name: str
-    x: float = Field(description="Between 0 and 1.")
-    y: float
-    label: str | None = Field(description="The first of its labels.")
-    thumbnail: str | None
-
-
-class Map(BaseModel):
-    """Where items lie: those that are alike near each other."""
-
-    points: list[MapPoint]
-    n_items: int = Field(description="Items in the collection, of which these are a sample.")
-
-
-class Skipped(BaseModel):
-    """An item that was not added."""
-
-    where: str
-    why: str
-
-
-class AddAnswer(BaseModel):
-    """What became of the items to be added."""
-
-    ids: list[str]
-    skipped: list[Skipped]
-
-
-class Label(BaseModel):
-    """A label and how many items have it."""
-
-    name: str
-    count: int
-
-
-class Labels(BaseModel):
-    """All labels, the most frequent first."""
-
-    labels: list[Label]
-
-
-class RequestLimits(BaseModel):
-    """What a request may ask for."""
-
-    max_body_bytes: int
-    max_json_bytes: int
-    max_pixels: int
-    max_text_chars: int
-    max_k: int
+# Added by the server: words of the file name, and addresses of images.
+_ADDED = {"id": str, "name": str} | dict.fromkeys(("file", "thumbnail", "original"), str | None)
+_PARTS = _answer("HitParts", words=[int], entries=[float], parts=[float])
+_TABLES = {"query": [float], "tables": [list[float]], "names": [str], "hits": [_PARTS]}
+Item = _derived(types.Item(id=""), **_ADDED)
+Hit = _derived(types.Hit(id="", score=0.0), code=[int], **_ADDED)
+Answer = _derived(
+    types.Answer((), 0, 0, 0, {}),
+    hits=[Hit],
+    explanation=_answer("Explanation", **_TABLES) | None,
+    bytes_per_item=float,
+)
+_POINT = {"id": str, "name": str, "x": float, "y": float, "label": str | None}
+_MapPoint = _answer("MapPoint", **_POINT, thumbnail=str | None)
+Map = _answer("Map", points=[_MapPoint], n_items=int)
+Added = _answer("Added", ids=[str], skipped=[_answer("Skipped", where=str, why=str)])
+Labels = _answer("Labels", labels=[_answer("Label", name=str, count=int)])
+Health = _answer("Health", status=Literal["ok"])
+Readiness = _answer("Readiness", status=Literal["ready", "stale"], detail=str)
+Problem = _answer("Problem", type=str, title=str, status=int, detail=str)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stats(CollectionStats):
-    """Facts about the collection and the service."""
+class Stats(types.CollectionStats):
+    """Facts about the collection and the server."""
 
-    name: Annotated[str, Field(description="What the collection is called.")]
-    modes: Annotated[
-        list[str], Field(description="What texts may be searched by; the first is the default.")
-    ]
-    examples: Annotated[list[str], Field(description="What the page offers to try.")]
-    limits: RequestLimits
-    writable: Annotated[
-        bool, Field(description="Whether a token lets clients add and remove items.")
-    ]
+    name: str
+    modes: list[str]
+    examples: list[str]
+    limits: dict[str, int]
+    writable: bool
 
 
-class Health(BaseModel):
-    """The server is alive."""
+# --- errors --------------------------------------------------------------------------------------
 
-    status: Literal["ok"]
-
-
-class Readiness(BaseModel):
-    """The server answers queries."""
-
-    status: Literal["ready", "stale"] = Field(
-        description="Stale: the collection on disk is damaged; the previous one is served."
-    )
-    detail: str
+PROBLEM_TYPE = "application/problem+json"
+RETRY = {"Retry-After": "1"}
 
 
-# --- what goes wrong -----------------------------------------------------------------------------
-
-MEDIA_TYPE = "application/problem+json"
-MEANINGS = {
-    400: "The request is not HTTP as it should be, or names a host that is not served here.",
-    401: "A token is needed, or the one given is wrong.",
-    403: "The request came through a proxy that the server is not set up for.",
-    404: "There is no such thing.",
-    408: "The request's body came too slowly.",
-    413: "The body is too long, or the image has too many pixels.",
-    415: "The body is of a type that is not taken, or is compressed.",
-    422: "The request can be read but not followed; the detail says why.",
-    429: "Too many requests at once; try again.",
-    500: "Something failed in the service; its log says what.",
-    503: "No answer in time; try again.",
-}
+def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return an error response. `detail`: what failed, with which value, and one fix."""
+    title = HTTPStatus(status).phrase
+    body = {"type": "about:blank", "title": title, "status": status, "detail": detail}
+    return Response(to_json(body), status, headers, PROBLEM_TYPE)
 
 
-class Problem(BaseModel):
-    """The body of every error, with nothing of our insides."""
+def parse(model: type[BaseModel], content: str | bytes) -> BaseModel:
+    """Return a request from JSON; raise 422 that names invalid fields but quotes no values.
 
-    type: str = Field(default="about:blank", description="Kind of problem.")
-    title: str = Field(description="The status in words.")
-    status: int = Field(description="The HTTP status.")
-    detail: str = Field(description="What is wrong, what was given, and what to do.")
-
-
-class ProblemError(HTTPException):
-    """A request that is answered with a problem.
-
-    `status`: HTTP status. `detail`: what is wrong, what was given, and what to do; it is sent to
-    the client. `headers`: further headers of the answer.
+    Values are not sent back: they may be long, and they may not be text.
     """
-
-    def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(status, detail, dict(headers or {}))
-
-    @property
-    def title(self) -> str:
-        """The status in words."""
-        return HTTPStatus(self.status_code).phrase
-
-    def response(self) -> Response:
-        """Return the answer for this problem."""
-        problem = Problem(title=self.title, status=self.status_code, detail=self.detail)
-        return Response(problem.model_dump_json(), self.status_code, self.headers, MEDIA_TYPE)
-
-
-def invalid(errors: Iterable[Mapping[str, Any]]) -> ProblemError:
-    """Return the problem for fields that do not validate, naming each but quoting none.
-
-    What was given is not sent back: it may be long, and it may not be text.
-    """
-    lines = []
-    for error in errors:
-        where = ".".join(str(part) for part in error["loc"] if part not in ("body", "query"))
-        lines.append(f"{where}: {error['msg']}" if where else str(error["msg"]))
-    shown = "; ".join(lines[:5])
+    try:
+        return model.model_validate_json(content)
+    except ValidationError as error:
+        lines = [
+            ": ".join(filter(None, [".".join(map(str, line["loc"])), line["msg"]]))
+            for line in error.errors()
+        ]
     more = f"; and {len(lines) - 5} more" if len(lines) > 5 else ""
-    return ProblemError(422, f"the request cannot be used: {shown[:2000]}{more}")
+    detail = f"the request cannot be used: {'; '.join(lines[:5])[:2000]}{more}"
+    raise HTTPException(422, detail)

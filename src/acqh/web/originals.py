@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from acqh.collection import Item
+from acqh.collection.store.words import words_in_path
 from acqh.encoders.images import open_image
 
 # The fields that name an item's image file: a table's, and that of a folder of images.
@@ -15,6 +16,11 @@ def file_of(item: Item) -> str | None:
     """Return the name of an item's image file, as its table or its folder gave it."""
     names = (item.columns.get(column) for column in FILES)
     return next((name for name in names if isinstance(name, str) and name), None)
+
+
+def name_of(item: Item) -> str:
+    """Return the words in the name of an item's image file, or else in its id."""
+    return words_in_path((file_of(item) or item.id).rpartition("/")[2])
 
 
 def original_of(root: Path, name: str) -> tuple[Path, str]:

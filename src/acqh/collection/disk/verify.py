@@ -114,11 +114,18 @@ def _check_index(folder: Path, connection: sqlite3.Connection, problems: list[st
     return [f"the index is {behind} changes behind and catches up on opening"] if behind else []
 
 
-def check_store(connection: sqlite3.Connection, shape: tuple[int, ...] | None) -> Iterator[str]:
-    """Yield what is wrong; `shape`: of the codebooks that codes are of, where it is known."""
+def check_store(
+    connection: sqlite3.Connection, shape: tuple[int, ...] | None, *, lookups: bool = True
+) -> Iterator[str]:
+    """Yield what is wrong; `shape`: of the codebooks that codes are of, where it is known.
+
+    Without `lookups`, the fields and words that items are found by are not compared with the
+    items: 10 microseconds per item instead of 95.
+    """
     found = [*_check_file(connection), *_check_items(connection, shape)]
-    found = found or [*_check_values(connection)]
-    yield from found or _check_words(connection)
+    if lookups and not found:
+        found = [*_check_values(connection)] or [*_check_words(connection)]
+    yield from found
 
 
 def _check_file(connection: sqlite3.Connection) -> Iterator[str]:
