@@ -1,7 +1,5 @@
 """Code search: which word of each codebook stands best for each item."""
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -10,9 +8,8 @@ from numpy.typing import DTypeLike
 
 from acqh._core.arrays import Floats, Ints, is_tensor
 from acqh._core.device import MAX_MEMORY
-from acqh._core.runtime import default_threads, loops
 from acqh.errors import InvalidInputError
-from acqh.quantize.codebooks import decode, quantization_errors
+from acqh.quantize.codebooks import decode, loops, quantization_errors, run_blocks
 
 Search: TypeAlias = Literal["greedy", "beam", "icm", "beam+icm"]
 SEARCHES: tuple[str, ...] = get_args(Search)
@@ -129,7 +126,7 @@ def search_codes(
         if start is not None:
             _keep_unless_better(targets[rows], codebooks, metric, start[rows], codes[rows])
 
-    _run_blocks(search_block, len(targets))
+    run_blocks(search_block, len(targets), _BLOCK_ROWS)
     return codes
 
 
@@ -184,7 +181,7 @@ def extend_beams(targets: Floats, codebooks: Floats, beams: Beams, n_best: int) 
         linear = tables.linear(targets[rows], run)
         run.extend(linear, tables.pairs, 0, beams.part(rows), longer.part(rows))
 
-    _run_blocks(extend_block, n_items)
+    run_blocks(extend_block, n_items, _BLOCK_ROWS)
     return longer
 
 
@@ -211,7 +208,7 @@ class CodeTables:
         """Return the loops to search with."""
         n_before, n_words, n_codebooks, _ = self.pairs.shape
         sums_a_word = 2 * len(self.products) + (n_beams + 4) * n_before
-        return loops("acqh.quantize", n_items * n_codebooks * n_words * sums_a_word)
+        return loops(n_items * n_codebooks * n_words * sums_a_word)
 
 
 def code_tables(
@@ -263,15 +260,3 @@ def _exact_costs(targets: Floats, codebooks: Floats, metric: Floats | None, code
         return quantization_errors(targets, codes, codebooks)
     vectors = decode(codes, codebooks)
     return np.asarray(np.einsum("ik,ik->i", vectors, vectors @ metric - 2 * targets))
-
-
-def _run_blocks(search_block: Callable[[slice], None], n_rows: int) -> None:
-    blocks = [slice(i, i + _BLOCK_ROWS) for i in range(0, n_rows, _BLOCK_ROWS)]
-    n_threads = default_threads()
-    if n_threads == 1 or len(blocks) <= 1:
-        for block in blocks:
-            search_block(block)
-        return
-    with ThreadPoolExecutor(n_threads) as pool:
-        for _ in pool.map(search_block, blocks):
-            pass

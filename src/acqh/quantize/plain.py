@@ -1,4 +1,4 @@
-"""The loops of `compiled` in NumPy, to the bit, for rows so few that they would wait for it."""
+"""The loops of `compiled` in NumPy, to the bit, for data so small that compiling takes longer."""
 
 from typing import Any
 
@@ -71,12 +71,6 @@ def improve(linear: Floats, pairs: Floats, codes: Ints, max_sweeps: int) -> None
         moving = moving[unchanged[moving] < n_codebooks]
         if not moving.size:
             return
-
-
-def nearest(costs: Floats, norms: Floats, codes: Ints) -> None:
-    """Write the nearest word of each point; see `compiled.nearest`."""
-    costs += norms
-    codes[:] = costs.argmin(axis=1)
 
 
 def shrink_distances(

@@ -328,7 +328,9 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if len(order) < MIN_LEARNT:
             return None
         fitted = self._fit_codebooks(rows[rest], np.ones(len(rest)), rng, _TRIAL_SWEEPS)
-        codes = search_codes(rows[held], fitted.codebooks, beam_width=self._beam_width)
+        codes = search_codes(
+            rows[held], fitted.codebooks, beam_width=self._beam_width, dtype=np.float32
+        )
         return Drift(None).after(rows[held], decode(codes, fitted.codebooks)).relative_error
 
     def measured(self, vectors: Floats) -> Floats:
