@@ -31,7 +31,7 @@ import numpy as np
 from acqh._core.imports import require
 from acqh._core.runtime import limit_threads
 from acqh.quantize import AdditiveQuantizer
-from acqh.scale.vectors import read_queries
+from acqh.scale.chunks import read_queries
 from benchmarks._measure import emit
 
 MAX_QUERIES = 1_000

@@ -16,8 +16,7 @@ _T = TypeVar("_T")
 # How each kind is opened, by a subpackage that is imported then; methods always check all.
 _OPEN: dict[str, Callable[[Path, bool], Any]] = {
     "code-index": lambda path, check: acqh.index.CodeIndex.load(path, verify=check),
-    "code-parts": lambda path, check: acqh.scale.CodeParts(path, verify=check),
-    "code-shards": lambda path, check: acqh.scale.open_shards(path, verify=check),
+    "code-parts": lambda path, check: acqh.scale.parts.load_parts(path, verify=check),
     "collection": lambda path, check: acqh.collection.Collection.open(path, verify=check),
     "hamming-index": lambda path, check: acqh.index.HammingIndex.load(path, verify=check),
     "method": lambda path, _: acqh.methods.load_method(path),

@@ -34,8 +34,8 @@ _files.rename = counted
 def run_killed():
     """Run a step in a process that dies by SIGKILL at the n-th time that a file gets its name.
 
-    These are the manifest of the folder, then of each part its arrays and its manifest, which makes
-    it be there. The step finds its arguments in ``sys.argv[2:]``.
+    These are the manifest of the folder, then of each part its codebooks, its codes and its
+    manifest, which makes it be there. The step finds its arguments in ``sys.argv[2:]``.
     """
 
     def run(step, n_renamed, *arguments):

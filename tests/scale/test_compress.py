@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tracemalloc
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -12,9 +13,9 @@ import acqh
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 from acqh.quantize import AdditiveQuantizer
 from acqh.scale import Compressed
-from acqh.scale.compress import exact_best, sample_rows, shares_found
+from acqh.scale.chunks import list_vector_pieces
+from acqh.scale.compress import exact_best, merge_best, sample_rows, shares_found
 from acqh.scale.recall import enough_bytes
-from acqh.scale.vectors import list_vector_pieces
 
 N_COMPONENTS = 8
 
@@ -77,7 +78,7 @@ def test_recall_without_queries_is_that_of_new_vectors():
         for each in (make_items(2000), make_items(1000, seed=7))
     )
     small = acqh.compress(items, bytes_per_item=2)
-    true = exact_best(new, items, 0, 100).ids
+    true = exact_best(new, items, 0, 100)[0]
     recall = shares_found(true, small.search(new, 100).ids)
     for k in (1, 10, 100):
         assert small.report.recall[k] == pytest.approx(recall[k], abs=0.05)
@@ -320,8 +321,9 @@ def test_the_exact_best_do_not_depend_on_chunks():
     queries, items = make_queries(20), make_items(100)
     whole = exact_best(queries, items, 0, 30)
     parts = [exact_best(queries, items[start : start + 7], start, 30) for start in range(0, 100, 7)]
-    np.testing.assert_array_equal(acqh.SearchResult.merge(parts, 30).ids, whole.ids)
-    np.testing.assert_array_equal(whole.ids, np.argsort(-(queries @ items.T), axis=1)[:, :30])
+    merged = reduce(lambda best, later: merge_best(best, later, 30), parts)
+    np.testing.assert_array_equal(merged[0], whole[0])
+    np.testing.assert_array_equal(whole[0], np.argsort(-(queries @ items.T), axis=1)[:, :30])
 
 
 def test_recall_is_the_share_of_the_best_that_were_found():
@@ -335,7 +337,7 @@ def test_a_quantizer_told_of_queries_finds_more_than_the_plain_one():
     plain = AdditiveQuantizer(1, random_state=0).fit(items)
     index = acqh.CodeIndex(plain.codebooks_).add(plain.encode(items))
     new = make_queries(900)[600:]
-    best = exact_best(new, items, 0, 100).ids
+    best = exact_best(new, items, 0, 100)[0]
     recalls = [shares_found(best, each.search(new, 100).ids) for each in (index, told)]
     assert recalls[1][100] > recalls[0][100]
 

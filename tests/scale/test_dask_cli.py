@@ -37,7 +37,7 @@ def test_the_commands_give_on_a_cluster_what_they_give_here(
     run("encode", "model", "items.npz", "--out", "there", "--chunk-size", 100, *there)
     run("index", "model", "here", "--out", "whole")
     assert "230 items" in run("index", "model", "there", "--out", "shards", "--shards", 2, *there)
-    assert "whole. index of 230 items in 2 shards" in run("verify", "shards")
+    assert "230 items in 2 parts" in run("verify", "shards")
     for here, other in zip(CodeParts("here"), CodeParts("there"), strict=True):
         np.testing.assert_array_equal(here.codes, other.codes)
     queries = ("items.npz", "--model", "model", "--view", "text", "-k", 50)

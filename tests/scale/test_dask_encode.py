@@ -9,7 +9,7 @@ import acqh
 from acqh.data import list_pieces
 from acqh.errors import ClusterError, CorruptBundleError, InvalidInputError
 from acqh.scale import CodeParts, encode_parts, fit
-from acqh.scale.parts import PartFolder
+from acqh.scale.parts import write_part
 
 pytest.importorskip("distributed")
 
@@ -75,10 +75,9 @@ def test_a_killed_worker_changes_nothing(
         np.testing.assert_array_equal(part.ids, other.ids)
 
 
-def test_a_folder_that_workers_do_not_see_is_named(client, items_file, model, tmp_path):
-    folder = PartFolder(tmp_path / "elsewhere", None)
+def test_a_folder_that_workers_do_not_see_is_named(tmp_path):
     with pytest.raises(ClusterError, match="sees no folder"):
-        folder.write_part(None, None)
+        write_part(tmp_path / "elsewhere", acqh.HammingIndex(8), (0, 0), "")
 
 
 def test_only_small_things_travel(client, tmp_path, monkeypatch):

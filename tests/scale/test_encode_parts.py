@@ -95,7 +95,7 @@ def test_ids_are_kept(model, items, tmp_path, ids):
     encode_parts(model, few, tmp_path / "codes", chunk_size=3)
 
 
-@pytest.mark.parametrize("n_renamed", [5, 6])
+@pytest.mark.parametrize("n_renamed", [6, 7, 8])
 def test_a_killed_run_goes_on_where_it_stopped(
     model, items, counted, tmp_path, n_renamed, run_killed
 ):
@@ -105,7 +105,7 @@ def test_a_killed_run_goes_on_where_it_stopped(
     run_killed(_CODE, n_renamed, tmp_path / "model", tmp_path / "items.npz", out)
     with pytest.raises(InvalidInputError, match="has not finished"):
         CodeParts(out)
-    n_done = n_renamed // 2 - 1
+    n_done = (n_renamed - 2) // 3
     before = {path: path.stat().st_mtime_ns for path in out.glob("part-*/manifest.json")}
     assert len(before) == n_done
     parts = encode_parts(counted, tmp_path / "items.npz", out, chunk_size=40)
@@ -121,7 +121,7 @@ def test_a_killed_run_does_not_read_again_what_it_has_coded(model, items, tmp_pa
     source.mkdir()
     for name, view in items.views.items():
         np.save(source / f"{name}.npy", view)
-    run_killed(_CODE, 6, tmp_path / "model", source, out)
+    run_killed(_CODE, 8, tmp_path / "model", source, out)
     assert len(list(out.glob("part-*/manifest.json"))) == 2
     # Whoever reads the rows of the two parts again now finds that they are no numbers.
     for file in source.iterdir():

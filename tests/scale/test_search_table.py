@@ -77,7 +77,7 @@ def test_one_index_or_several_by_path_or_opened_give_the_same(
     coarse, index, items, shards, items_file, tmp_path
 ):
     index.save(tmp_path / "whole.acqh")
-    paths = sorted(shards.glob("shard-*"))
+    paths = sorted(shards.glob("part-*"))
     table = expected(coarse, index, items, "image", 7)
     for number, (given_index, source) in enumerate(
         [

@@ -33,7 +33,7 @@ def test_shards_find_what_one_index_finds(request, items, model, parts, tmp_path
     client = None if where == "here" else request.getfixturevalue("client")
     build_shards(model.codebooks_, parts, tmp_path / "index", n_shards=n_shards, client=client)
     shards = acqh.load(tmp_path / "index")
-    opened = [acqh.load(path) for path in sorted((tmp_path / "index").glob("shard-*"))]
+    opened = [acqh.load(path) for path in sorted((tmp_path / "index").glob("part-*"))]
     assert [len(shard) for shard in opened] == np.diff(
         [230 * number // n_shards for number in range(n_shards + 1)]
     ).tolist()
@@ -48,7 +48,7 @@ def test_shards_find_what_one_index_finds(request, items, model, parts, tmp_path
 def test_fewer_shards_than_before_leave_none_of_those_behind(model, parts, tmp_path):
     for n_shards in (3, 2):
         build_shards(model.codebooks_, parts, tmp_path / "index", n_shards=n_shards)
-    assert len(list((tmp_path / "index").glob("shard-*"))) == 2
+    assert len(list((tmp_path / "index").glob("part-*"))) == 2
 
 
 def test_shards_are_counted_as_they_are_made(model, parts, tmp_path):
@@ -70,7 +70,7 @@ def test_an_id_in_two_parts_is_refused(request, items, model, tmp_path, where):
     parts = encode_parts(model, again, tmp_path / "codes")
     with pytest.raises(DuplicateIdError, match="229"):
         build_shards(model.codebooks_, parts, tmp_path / "index", n_shards=2, client=client)
-    with pytest.raises(InvalidInputError, match="were not finished"):
+    with pytest.raises(InvalidInputError, match="not finished"):
         open_shards(tmp_path / "index")
 
 
@@ -88,11 +88,11 @@ def test_shards_made_again_take_the_place_of_those_before(model, parts, tmp_path
 def test_a_missing_or_foreign_shard_is_noticed(model, parts, tmp_path):
     build_shards(model.codebooks_, parts, tmp_path / "index", n_shards=2)
     assert verify(tmp_path / "index").ok
-    acqh.CodeIndex(model.codebooks_).save(tmp_path / "index" / "shard-00001")
-    with pytest.raises(CorruptBundleError, match="have 115 items, not 230"):
+    acqh.CodeIndex(model.codebooks_).save(tmp_path / "index" / "part-00000001")
+    with pytest.raises(CorruptBundleError, match="not that part"):
         open_shards(tmp_path / "index")
-    (tmp_path / "index" / "shard-00001").rename(tmp_path / "elsewhere")
-    with pytest.raises(CorruptBundleError, match="shard-00001"):
+    (tmp_path / "index" / "part-00000001").rename(tmp_path / "elsewhere")
+    with pytest.raises(CorruptBundleError, match="part-00000001"):
         acqh.load(tmp_path / "index")
 
 

@@ -30,11 +30,6 @@ _PATIENCE_SECONDS = 3_600.0
 _RENAMED = {"random_state": "--seed", "n_codebooks": "--bytes"}
 # Options that go with --relearn.
 _RELEARN_OPTIONS = ("--relearn", "--json", "--verbose", "--quiet")
-# What is said of what consists of parts.
-_SEVERAL = {
-    "code-parts": "codes of {:,} items in {:,} parts.",
-    "code-shards": "index of {:,} items in {:,} shards.",
-}
 
 SourceArgument = Annotated[
     Path,
@@ -380,12 +375,11 @@ def _check(path: Path) -> tuple[Any, str]:
             + (f" Built with {built}." if built else "")
             + notes
         )
-    if report.kind in _SEVERAL and report.ok:
-        from acqh import load
+    if report.kind == "code-parts" and report.ok:
+        from acqh.scale import CodeParts
 
-        held = load(path)
-        n_parts = len(list(path.glob("shard-*"))) or held.n_parts
-        return report, _SEVERAL[report.kind].format(len(held), n_parts)
+        parts = CodeParts(path)
+        return report, f"codes of {len(parts):,} items in {parts.n_parts:,} parts."
     title = f" '{report.name}'" if report.name else ""
     return report, (
         f"{report.kind}{title}, {report.n_members} members, {report.n_bytes:,} bytes, "

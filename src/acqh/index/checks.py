@@ -180,7 +180,7 @@ def read_count(info: Mapping[str, Any], name: str) -> int:
     3
     """
     value = info.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 2**63:
         raise CorruptBundleError(f"stored {name!r} must be a count, got {value!r}")
     return value
 

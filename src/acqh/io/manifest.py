@@ -24,7 +24,6 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _IN_WORDS = {
     "code-index": "an index of codes",
     "code-parts": "a folder of codes",
-    "code-shards": "an index in shards",
     "collection": "a collection",
     "hamming-index": "an index of binary codes",
     "index": "an index",

@@ -431,14 +431,14 @@ def _nearest(points: Floats, words: Floats) -> Ints:
     norms = np.einsum("jk,jk->j", words, words)
     doubled = np.ascontiguousarray(-2.0 * words.T)
     codes = np.empty(len(points), dtype=np.uint8)
+    run = loops(2 * len(points) * len(words))
 
     def search(rows: slice) -> None:
         costs = np.empty((_BLOCK_ROWS, len(words)), dtype=points.dtype)
         for start in range(rows.start, rows.stop, _BLOCK_ROWS):
             stop = min(start + _BLOCK_ROWS, rows.stop)
             block = np.matmul(points[start:stop], doubled, out=costs[: stop - start])
-            block += norms
-            codes[start:stop] = block.argmin(axis=1)
+            run.nearest(block, norms, codes[start:stop])
 
     run_blocks(search, len(points), _TASK_ROWS)
     return codes

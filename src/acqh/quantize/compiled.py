@@ -39,8 +39,11 @@ class Work(NamedTuple):
 
 def _make_work(n_rows: int, n_words: int, dtype: DTypeLike) -> Work:
     """Return memory to work in, in the precision of a search."""
+    return _work_in(np.empty((n_rows, n_words), dtype=dtype))
+
+
+def _work_in(costs: Floats) -> Work:
     key: Any
-    costs = np.empty((n_rows, n_words), dtype=dtype)
     key, sign = (np.int32, 31) if costs.itemsize == 4 else (np.int64, 63)
     lows = np.empty(len(costs), dtype=key)
     return Work(costs, costs.view(key), lows, key(2**sign - 1), key(sign))
@@ -129,23 +132,23 @@ def _extend(tables: Any, beams: Any, longer: Ints, longer_costs: Floats, work: W
                     costs[b, j] += pairs[t, word, column, j]
             lows[b] = _order_row(work, b)
         for rank in range(n_longer):
-            b = np.int64(0)  # not a literal, for which helpers would be compiled again
+            best: Any = np.int64(0)  # not a literal, for which helpers would be compiled again
             for other in range(1, n_kept):
-                if lows[other] < lows[b]:
-                    b = other
-            j = _position(keys, b, lows[b])
+                if lows[other] < lows[best]:
+                    best = other
+            j = _position(keys, best, lows[best])
             for t in range(n_before):
-                longer[i, rank, t] = kept[i, b, t]
+                longer[i, rank, t] = kept[i, best, t]
             longer[i, rank, n_before] = j
-            keys[b, j] = _ordered(keys[b, j], top, sign)
-            longer_costs[i, rank] = costs[b, j]
+            keys[best, j] = _ordered(keys[best, j], top, sign)
+            longer_costs[i, rank] = costs[best, j]
             if rank == n_longer - 1:
                 break
-            keys[b, j] = top
+            keys[best, j] = top
             low = top
             for j in range(n_words):
-                low = min(low, keys[b, j])
-            lows[b] = low
+                low = min(low, keys[best, j])
+            lows[best] = low
 
 
 def improve(linear: Floats, pairs: Floats, codes: Ints, max_sweeps: int) -> None:
@@ -161,7 +164,7 @@ def improve(linear: Floats, pairs: Floats, codes: Ints, max_sweeps: int) -> None
 def _improve(linear: Floats, pairs: Floats, codes: Ints, max_sweeps: int, work: Work) -> None:
     costs, keys = work.costs, work.keys
     n_items, n_codebooks, n_words = linear.shape
-    row = np.int64(0)  # not a literal, for which helpers would be compiled again
+    row: Any = np.int64(0)  # not a literal, for which helpers would be compiled again
     for i in range(n_items):
         unchanged = 0
         step = 0
@@ -207,6 +210,23 @@ def _position(keys: Ints, row: int, key: int) -> int:
     for j in range(n_words):
         first = min(first, j if keys[row, j] == key else n_words)
     return first
+
+
+def nearest(costs: Floats, norms: Floats, codes: Ints) -> None:
+    """Write the nearest word of each point, the first of those equally near.
+
+    `costs`: (n_points, n_words); products of points and words times minus two, overwritten.
+    `norms`: (n_words,); squared norms of the words. `codes`: (n_points,); overwritten.
+    """
+    _nearest(_work_in(costs), norms, codes)
+
+
+@kernel()
+def _nearest(work: Work, norms: Floats, codes: Ints) -> None:
+    for i in range(len(codes)):
+        for j in range(len(norms)):
+            work.costs[i, j] += norms[j]
+        codes[i] = _position(work.keys, i, _order_row(work, i))
 
 
 @kernel()

@@ -73,6 +73,12 @@ def improve(linear: Floats, pairs: Floats, codes: Ints, max_sweeps: int) -> None
             return
 
 
+def nearest(costs: Floats, norms: Floats, codes: Ints) -> None:
+    """Write the nearest word of each point; see `compiled.nearest`."""
+    costs += norms
+    codes[:] = costs.argmin(axis=1)
+
+
 def shrink_distances(
     columns: Floats, centres: Ints, closest: Floats, weights: Floats, shrunk: Floats, errors: Floats
 ) -> None:

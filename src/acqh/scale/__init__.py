@@ -4,10 +4,9 @@ from acqh.scale.cluster import connect
 from acqh.scale.compress import compress
 from acqh.scale.compressed import Compressed, CompressionReport
 from acqh.scale.fit import fit
-from acqh.scale.parts import CodeParts, encode_parts
+from acqh.scale.parts import CodeParts, build_index, build_shards, encode_parts, open_shards
 from acqh.scale.recall import recall_of_files, sweep
 from acqh.scale.search import search_table
-from acqh.scale.shards import build_index, build_shards, open_shards
 
 __all__ = [
     "CodeParts",

@@ -1,4 +1,4 @@
-"""A source of items in chunks, and work on one chunk after the other in this process."""
+"""A source of items in chunks, and the vectors of one view of it."""
 
 import inspect
 from collections import deque
@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
-from acqh._core.arrays import check_positive_int
+import numpy as np
+
+from acqh._core.arrays import Array, Floats, as_matrix, check_positive_int, is_sparse, slices
 from acqh._core.device import check_device
 from acqh._core.runtime import Progress
 from acqh.data import MultiViewData, list_pieces, read_pieces
 from acqh.data.readers.pieces import Piece, Pieces
-from acqh.errors import InvalidInputError
+from acqh.errors import InvalidInputError, ViewError
+from acqh.index.ids import read_ids
+from acqh.scale.cluster import DaskExecutor, Function, Task, read_chunk
 
 Source: TypeAlias = (
     str
@@ -25,93 +29,34 @@ Source: TypeAlias = (
     | MultiViewData
     | Iterable[MultiViewData]
 )
-# A chunk, which has a length and a method `read`, and a further argument of the function.
-Task: TypeAlias = tuple[Any, Any]
-Function: TypeAlias = Callable[[Any, Any], Any]
-
-
-class Executor(Protocol):
-    """Calls a function for chunks: in this process, or on a Dask cluster."""
-
-    def map(self, function: Function, tasks: Iterable[Task]) -> Iterator[tuple[int, Any]]:
-        """Yield the length of each chunk and `function(chunk.read(), argument)`, in order."""
-
-
-@dataclass(frozen=True)
-class InMemoryChunk:
-    """A chunk that is in memory."""
-
-    data: Any
-    n_items: int
-
-    def __len__(self) -> int:
-        return self.n_items
-
-    def read(self) -> Any:
-        """Return the items."""
-        return self.data
-
-
-class LocalExecutor:
-    """Works on one chunk after the other, while a thread reads the next one of a file."""
-
-    def map(self, function: Function, tasks: Iterable[Task]) -> Iterator[tuple[int, Any]]:
-        """Yield the length of each chunk and `function(chunk.read(), argument)`, in order."""
-        arguments: deque[Any] = deque()
-
-        def chunks() -> Iterator[Any]:
-            for chunk, argument in tasks:
-                arguments.append(argument)
-                yield chunk
-                del chunk  # not to be kept while the next one is read
-
-        with closing(_read(chunks())) as reader:
-            for n_items, data in reader:
-                result = function(data, arguments.popleft())
-                del data
-                yield n_items, result
-                del result
-
-
-def _read(chunks: Iterator[Any]) -> Any:
-    """Yield the length and the items of each chunk; of files, the next is read ahead."""
-    first = next(chunks, None)
-    if isinstance(first, Piece):
-        with closing(read_pieces(chain([first], chunks), ahead=True)) as reader:
-            for data in reader:
-                yield len(data), data
-                del data
-        return
-    while first is not None:
-        yield len(first), first.read()
-        first = next(chunks, None)
+_ONE_OF = {"items": "item", "queries": "query"}
+# Formats of which one view can be read alone.
+_BY_VIEW = (".npz", ".parquet", ".pq", ".arrow", ".feather", ".ipc", ".hdf5", ".h5")
 
 
 @dataclass
 class ChunkedSource:
-    """A source in chunks, and where they are worked on."""
+    """Items in chunks, and where to work on them."""
 
-    chunks: Iterable[Any]  # a sequence, unless chunks come one after the other
+    # MultiViewData, or what has a length and is read by `read`; a sequence if all are known.
+    chunks: Iterable[Any]
     n_items: int | None  # None: not known before all are read
-    executor: Executor
     progress: Progress | None = None
+    dask: DaskExecutor | None = None  # None: in this process
     chunk_size: int | None = None  # None: the source decided
     # Differs between two states of files; None without files.
     fingerprint: str | None = None
     n_done: int = 0
 
-    def map(self, function: Function, what: str, arguments: Iterable[Any] | None = None) -> Any:
+    def map(self, function: Function, what: str, tasks: Iterable[Task] | None = None) -> Any:
         """Yield `function(items, argument)` of each chunk, in order; report progress.
 
-        `what`: what to report as done. `arguments`: one for each chunk; None by default.
+        `what`: what to report as done. `tasks`: chunks, each with an argument; by default all, with
+        None.
         """
-        self.n_done = 0
-        tasks = zip(self.chunks, repeat(None) if arguments is None else arguments, strict=False)
-        return self.map_tasks(function, what, tasks)
-
-    def map_tasks(self, function: Function, what: str, tasks: Iterable[Task]) -> Iterator[Any]:
-        """Yield `function(items, argument)` of some chunks, in order; report progress."""
-        for n_items, result in self.executor.map(function, tasks):
+        tasks = zip(self.chunks, repeat(None), strict=False) if tasks is None else tasks
+        work = _map_here if self.dask is None else self.dask.map
+        for n_items, result in work(function, tasks):
             yield result
             del result
             self.report(what, n_items)
@@ -123,6 +68,31 @@ class ChunkedSource:
             self.progress(self.n_done, self.n_items, f"{self.n_done:,} {what}")
 
 
+def _map_here(function: Function, tasks: Iterable[Task]) -> Iterator[tuple[int, Any]]:
+    """Yield the length of each chunk and the result; a thread reads the next piece of a file."""
+    tasks = iter(tasks)
+    ahead = [*next(tasks, ())]
+    if ahead and isinstance(ahead[0], Piece):
+        arguments = deque[Any]()
+
+        def pieces() -> Iterator[Piece]:
+            for piece, argument in chain([ahead], tasks):
+                arguments.append(argument)
+                yield piece
+
+        with closing(read_pieces(pieces(), ahead=True)) as reader:
+            for items in reader:
+                yield len(items), function(items, arguments.popleft())
+                del items  # not to be kept while the next one is read
+        return
+    while ahead:
+        chunk, argument = ahead
+        ahead.clear()
+        yield len(chunk), function(read_chunk(chunk), argument)
+        del chunk
+        ahead += next(tasks, ())
+
+
 def chunk_source(
     source: Any, chunk_size: int, client: Any = None, progress: Progress | None = None
 ) -> ChunkedSource:
@@ -132,45 +102,38 @@ def chunk_source(
     known kind, or workers cannot read it. Raises ClusterError: there are no workers.
     """
     check_positive_int(chunk_size, "chunk_size")
-    executor: Executor = LocalExecutor()
-    if client is not None:
-        from acqh.scale.cluster import DaskExecutor
-
-        executor = DaskExecutor(client)
+    dask = None if client is None else DaskExecutor(client)
     listed = source if isinstance(source, Sequence) and not isinstance(source, str) else [source]
-    if isinstance(source, Pieces):
-        return ChunkedSource(source, source.n_items, executor, progress, None, source.fingerprint())
     if listed and all(isinstance(each, str | PathLike) for each in listed):
         # Absolute: processes that read the chunks may have another working directory.
         paths = [Path(each).absolute() for each in listed]
         pieces = list_pieces(paths if listed is source else paths[0], chunk_size=chunk_size)
-        return ChunkedSource(
-            pieces, pieces.n_items, executor, progress, chunk_size, pieces.fingerprint()
-        )
+        prints = pieces.fingerprint()
+        return ChunkedSource(pieces, pieces.n_items, progress, dask, chunk_size, prints)
+    if isinstance(source, Pieces):
+        return ChunkedSource(source, source.n_items, progress, dask, None, source.fingerprint())
     if listed is source and listed and all(hasattr(each, "read") for each in listed):
-        return ChunkedSource(source, sum(map(len, source)), executor, progress)
+        return ChunkedSource(source, sum(map(len, source)), progress, dask)
     if client is not None:
         raise InvalidInputError(
             f"a cluster reads paths and pieces of files, not {type(source).__name__}; write the "
             "items to files that all workers see"
         )
     if isinstance(source, MultiViewData):
-        chunks = [InMemoryChunk(data, len(data)) for data in source.chunks(chunk_size)]
-        return ChunkedSource(chunks, len(source), executor, progress, chunk_size)
+        chunks = [*source.chunks(chunk_size)]
+        return ChunkedSource(chunks, len(source), progress, chunk_size=chunk_size)
     if not isinstance(source, Iterable):
         raise InvalidInputError(
             "the source must be a path, pieces of files, MultiViewData or an iterable of them, not "
             f"{type(source).__name__}"
         )
-    return ChunkedSource(_in_memory(source), None, executor, progress)
+    return ChunkedSource(map(_check_chunk, source), None, progress)
 
 
-def _in_memory(chunks: Iterable[Any]) -> Iterator[InMemoryChunk]:
-    for chunk in chunks:
-        if not isinstance(chunk, MultiViewData):
-            raise InvalidInputError(f"chunks must be MultiViewData, got {type(chunk).__name__}")
-        yield InMemoryChunk(chunk, len(chunk))
-        del chunk  # not to be kept while the next one is read
+def _check_chunk(chunk: Any) -> MultiViewData:
+    if not isinstance(chunk, MultiViewData):
+        raise InvalidInputError(f"chunks must be MultiViewData, got {type(chunk).__name__}")
+    return chunk
 
 
 def device_argument(method: Callable[..., Any], device: str | None, client: Any) -> dict[str, str]:
@@ -187,3 +150,105 @@ def device_argument(method: Callable[..., Any], device: str | None, client: Any)
         raise InvalidInputError(f"{method.__qualname__} works on the CPU; leave the device out")
     check_device(device)
     return {"device": device}
+
+
+# -- vectors ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of a matrix in memory, and their ids."""
+
+    matrix: Any
+    ids: Array
+    rows: slice
+
+    def __len__(self) -> int:
+        return int(self.rows.stop - self.rows.start)
+
+    def read(self) -> tuple[Array, Floats]:
+        return self.ids[self.rows], _dense(self.matrix[self.rows])
+
+
+def vector_source(
+    items: Any, view: str | None, ids: Any, chunk_size: int, client: Any, progress: Progress | None
+) -> ChunkedSource:
+    """Split vectors into chunks: those of an array, or of a source that `chunk_source` takes.
+
+    `view`: which view, if there are several. `ids`: (n_items,), of an array. Raises
+    InvalidInputError, ViewError: the items are of no known kind. `read_vectors` reads a chunk.
+    """
+    if isinstance(items, str | PathLike):
+        items = list_vector_pieces(items, view, chunk_size)
+    if isinstance(items, MultiViewData | Pieces):
+        if ids is not None:
+            raise InvalidInputError("ids are given along with an array; files have their own")
+        client = client if isinstance(items, Pieces) else None
+        return chunk_source(items, chunk_size, client, progress)
+    check_positive_int(chunk_size, "chunk_size")
+    matrix = as_matrix(items, "items")
+    n_items = matrix.shape[0]
+    ids = np.arange(n_items) if ids is None else read_ids(ids)
+    if len(ids) != n_items:
+        raise InvalidInputError(f"there are {len(ids)} ids; give one for each of {n_items} items")
+    chunks = [_Rows(matrix, ids, rows) for rows in slices(n_items, chunk_size)]
+    return ChunkedSource(chunks, n_items, progress)
+
+
+def read_vectors(chunk: Any, view: str | None) -> tuple[Array, Floats]:
+    """Return the ids and the vectors, (n_items, n) float32, of a chunk of a `vector_source`."""
+    return chunk if isinstance(chunk, tuple) else (chunk.ids, vectors_of(chunk, view, "items"))
+
+
+def list_vector_pieces(path: str | PathLike[str], view: str | None, chunk_size: int) -> Pieces:
+    """Cut a file into pieces; of a file of several views only the one wanted is read."""
+    place = Path(path).absolute()
+    if view is not None and (place.is_dir() or place.suffix.lower() in _BY_VIEW):
+        return list_pieces(place, chunk_size=chunk_size, views={view: view})
+    return list_pieces(place, chunk_size=chunk_size)
+
+
+def read_queries(queries: Any, view: str | None) -> Floats:
+    """Return all queries in memory, of an array, a path, or data."""
+    if isinstance(queries, str | PathLike):
+        parts = read_pieces(list_vector_pieces(queries, view, 65_536))
+        return np.concatenate([vectors_of(part, view, "queries", "query_view") for part in parts])
+    if isinstance(queries, MultiViewData):
+        return vectors_of(queries, view, "queries", "query_view")
+    return _dense(as_matrix(queries, "queries"))
+
+
+def vectors_of(data: MultiViewData, view: str | None, what: str, argument: str = "view") -> Floats:
+    """Return the vectors of one view, which every item must have: (n_items, n) float32.
+
+    Raises ViewError: there are several and none is named, or an item lacks it.
+    """
+    if view is None:
+        if len(data.views) > 1:
+            raise ViewError(
+                f"the {what} have the views {', '.join(data.views)}; name one with `{argument}`"
+            )
+        view = next(iter(data.views))
+    check_view(data, view, what)
+    return _dense(data.views[view])
+
+
+def check_view(data: MultiViewData, view: str, what: str) -> None:
+    """Raise ViewError unless every one of the items, or queries, has a view."""
+    if view not in data.views:
+        raise ViewError(f"the {what} have no view {view!r}; theirs are {', '.join(data.views)}")
+    present = data.present[view]
+    if not present.all():
+        lacking = f"{_ONE_OF[what]} {data.ids[int(np.argmin(present))]}"
+        raise ViewError(f"{lacking} has no view {view!r}; leave it out, or take another view")
+
+
+def _dense(matrix: Any) -> Floats:
+    whole: Array = matrix.toarray() if is_sparse(matrix) else matrix
+    try:
+        with np.errstate(over="raise"):
+            return np.ascontiguousarray(whole, dtype=np.float32)
+    except FloatingPointError as error:
+        raise ViewError(
+            "a value is beyond 3.4e38, the largest in single precision; scale all vectors down"
+        ) from error

@@ -5,14 +5,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from typing import Any
+from typing import Any, TypeAlias
 
 from acqh import __version__
 from acqh._core.imports import require
 from acqh._core.runtime import limit_threads
 from acqh.errors import ClusterError
-from acqh.scale.chunks import Function, Task
 
+# A chunk and a further argument of the function.
+Task: TypeAlias = tuple[Any, Any]
+Function: TypeAlias = Callable[[Any, Any], Any]
 _SCHEDULER_SECONDS = 5
 _WORKER_SECONDS = 30
 # How many results one task merges.
@@ -45,7 +47,7 @@ class DaskExecutor:
                 )
 
     def map(self, function: Function, tasks: Iterable[Task]) -> Iterator[tuple[int, Any]]:
-        """Yield the length of each chunk and `function(chunk.read(), argument)`, in order.
+        """Yield the length of each chunk and `function(items, argument)`, in order.
 
         Only some tasks are submitted before the first result is taken, so that results do not
         gather faster than they are used. Raises ClusterError: workers died again and again, or the
@@ -126,7 +128,12 @@ def _version() -> str:
 def _call(function: Function, chunk: Any, argument: Any) -> Any:
     # A worker runs a task on each of its threads.
     with limit_threads(1):
-        return function(chunk.read(), argument)
+        return function(read_chunk(chunk), argument)
+
+
+def read_chunk(chunk: Any) -> Any:
+    """Return the items of a chunk: what its `read` returns, or itself."""
+    return chunk.read() if hasattr(chunk, "read") else chunk
 
 
 def _fetch(future: Any, name: str) -> Any:

@@ -12,14 +12,13 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, Ints, check_positive_int
 from acqh._core.runtime import Progress, RandomState, check_rng, default_threads, limit_threads
 from acqh.errors import InvalidInputError, ViewError
-from acqh.index import CodeIndex, SearchResult
+from acqh.index import CodeIndex
 from acqh.index.checks import check_bytes_per_item
 from acqh.index.flat import best_rows
 from acqh.quantize import AdditiveQuantizer, Drift
 from acqh.quantize.drift import MIN_ADDED
-from acqh.scale.chunks import ChunkedSource, device_argument
+from acqh.scale.chunks import device_argument, read_queries, read_vectors, vector_source
 from acqh.scale.compressed import RECALL_AT, Compressed, CompressionReport
-from acqh.scale.vectors import read_queries, read_vectors, vector_source
 
 # One query in this many is held out for the report, and not more than this many.
 _HELD_OUT_PART = 5
@@ -121,7 +120,15 @@ def compress(
     with limit_threads(n_threads or default_threads()):
         with _timed(seconds, "read"):
             rows, others = sample_rows(n_items, n_train, rng)
-            sample, unseen = _take(source, view, starts, rows, others)
+            wanted = np.union1d(rows, others)
+            in_chunk = pairwise(np.searchsorted(wanted, starts))
+            by_chunk = [
+                wanted[a:b] - start for start, (a, b) in zip(starts, in_chunk, strict=False)
+            ]
+            tasks = zip(source.chunks, by_chunk, strict=False)
+            taken = [*source.map(partial(_take_rows, view), "items read", tasks)]
+            vectors, is_sample = np.concatenate(taken), np.isin(wanted, rows)
+            sample, unseen = vectors[is_sample], vectors[~is_sample]
             fitted, asked, n_queries = _split_queries(queries, query_view, sample.shape[1], rng)
         if asked is None:  # items stand in for queries, each left out of its own answer
             chosen = rng.permutation(len(sample))[:_MAX_HELD_OUT]
@@ -132,30 +139,27 @@ def compress(
         quantizer = AdditiveQuantizer(n_bytes, ridge=ridge, n_train=n_train, random_state=rng)
         with _timed(seconds, "fit"):
             quantizer.fit(sample, queries=fitted)
-        codes, named, error, best = [], [], 0.0, None
+        encoded, error, best = [], 0.0, None
         with _timed(seconds, "encode"):
             encode = partial(_encode, view, quantizer, asked, on_device)
             known = quantizer.training_codes_ if is_whole else None
             arguments = ((a, None if known is None else known[a:b]) for a, b in pairwise(starts))
-            for more_codes, more_ids, more_error, found in source.map(
-                encode, "items coded", arguments
-            ):
-                codes.append(more_codes)
-                named.append(more_ids)
+            tasks, source.n_done = zip(source.chunks, arguments, strict=True), 0
+            for ids_and_codes, more_error, found in source.map(encode, "items coded", tasks):
+                encoded.append(ids_and_codes)
                 error += more_error
                 # Only the best so far are kept: memory grows by codes and ids alone.
-                best = SearchResult.merge([found] if best is None else [best, found], _N_BEST)
+                best = found if best is None else merge_best(best, found)
         if best is None:
             raise ViewError("the source changed between the two passes: it is empty now")
         with _timed(seconds, "index"):
-            index = CodeIndex(quantizer.codebooks_).add(
-                np.concatenate(codes), np.concatenate(named)
-            )
+            ids, codes = map(np.concatenate, zip(*encoded, strict=True))
+            index = CodeIndex(quantizer.codebooks_).add(codes, ids)
         with _timed(seconds, "drift"):
             drift = Drift(_expected_error(quantizer, sample, unseen))
         with _timed(seconds, "evaluate"):
-            found_ids = index.search(asked, best.ids.shape[1]).ids
-            true_ids = index.ids[best.ids]
+            found_ids = index.search(asked, best[0].shape[1]).ids
+            true_ids = index.ids[best[0]]
             if queries is None:
                 own = index.ids[rows[chosen]]
                 true_ids, found_ids = (_without(each, own) for each in (true_ids, found_ids))
@@ -163,6 +167,8 @@ def compress(
     metric = quantizer.metric_
     size = index.memory_bytes + index.codebooks.nbytes + quantizer.history_.nbytes
     size += 0 if metric is None else metric.nbytes
+    # The mean squared distance from the mean; 1 where all are equal.
+    spread = float(np.square(sample - sample.mean(axis=0, dtype=np.float64)).sum(axis=1).mean())
     report = CompressionReport(
         n_items=n_items,
         n_components=sample.shape[1],
@@ -175,7 +181,7 @@ def compress(
         n_held_out=len(asked),
         shrinkage=quantizer.shrinkage_,
         recall=recall,
-        error=error / n_items / _spread(sample),
+        error=error / n_items / (spread or 1.0),
         seconds=seconds,
     )
     return Compressed(index, quantizer, report, drift)
@@ -200,18 +206,6 @@ def sample_rows(n_items: int, n_train: int, rng: np.random.Generator) -> tuple[I
     # Number n of the rows outside the sample is n plus the rows of the sample before it.
     others.sort()
     return rows, others + np.searchsorted(rows - np.arange(n_train), others, "right")
-
-
-def _take(
-    source: ChunkedSource, view: str | None, starts: Ints, rows: Ints, others: Ints
-) -> tuple[Floats, Floats]:
-    """Return the vectors of two lists of rows."""
-    wanted = np.union1d(rows, others)
-    cuts = np.searchsorted(wanted, starts)
-    by_chunk = (wanted[a:b] - start for start, (a, b) in zip(starts, pairwise(cuts), strict=False))
-    vectors = np.concatenate([*source.map(partial(_take_rows, view), "items read", by_chunk)])
-    is_sample = np.isin(wanted, rows)
-    return vectors[is_sample], vectors[~is_sample]
 
 
 def _take_rows(view: str | None, chunk: Any, rows: Ints) -> Floats:
@@ -242,8 +236,8 @@ def _encode(
     on_device: dict[str, str],
     chunk: Any,
     argument: tuple[int, Ints | None],
-) -> tuple[Array, Array, float, SearchResult]:
-    """Return codes and ids of a chunk, its squared error, and the exact best of the queries.
+) -> tuple[tuple[Array, Array], float, tuple[Ints, Floats]]:
+    """Return ids and codes of a chunk, its squared error, and the exact best of the queries.
 
     `argument`: the first row of the chunk, and codes from training to improve on.
     """
@@ -251,15 +245,26 @@ def _encode(
     ids, vectors = read_vectors(chunk, view)
     codes = quantizer.encode(vectors, start=known, **on_device)
     errors = np.square(vectors - quantizer.decode(codes), dtype=np.float64)
-    return codes, ids, float(errors.sum()), exact_best(queries, vectors, first_row, _N_BEST)
+    return (ids, codes), float(errors.sum()), exact_best(queries, vectors, first_row, _N_BEST)
 
 
-def exact_best(queries: Floats, vectors: Floats, first_row: int, k: int) -> SearchResult:
-    """Return the best items of each query by inner product, by row; ties go to the first row."""
+def exact_best(queries: Floats, vectors: Floats, first_row: int, k: int) -> tuple[Ints, Floats]:
+    """Return rows and scores of the best items of each query by inner product, best first.
+
+    Both are (n_queries, k), or fewer columns. Ties go to the first row.
+    """
     scores = queries @ vectors.T
     rows = np.stack([best_rows(each, k) for each in scores])
-    counts, scored = (np.full(len(queries), n) for n in (rows.shape[1], len(vectors)))
-    return SearchResult(rows + first_row, np.take_along_axis(scores, rows, axis=1), counts, scored)
+    return rows + first_row, np.take_along_axis(scores, rows, axis=1)
+
+
+def merge_best(
+    best: tuple[Ints, Floats], later: tuple[Ints, Floats], k: int = _N_BEST
+) -> tuple[Ints, Floats]:
+    """Return the best of two results of `exact_best`; ties go to the first."""
+    rows, scores = (np.concatenate(both, axis=1) for both in zip(best, later, strict=True))
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
 
 def _expected_error(quantizer: AdditiveQuantizer, sample: Floats, others: Floats) -> float | None:
@@ -292,9 +297,3 @@ def shares_found(true_ids: Array, found_ids: Array) -> dict[int, float]:
         hits = [len(set(true) & set(found)) / cut if cut else 1.0 for true, found in both]
         shares[k] = float(np.mean(hits))
     return shares
-
-
-def _spread(sample: Floats) -> float:
-    """Return the mean squared distance from the mean; 1 where all are equal."""
-    centred = sample - sample.mean(axis=0, dtype=np.float64)
-    return float(np.square(centred).sum(axis=1).mean()) or 1.0

@@ -82,7 +82,7 @@ def fit(
             "fit it without a client"
         )
     chunked = chunk_source(source, chunk_size, client, progress)
-    executor: Any = chunked.executor
+    executor: Any = chunked.dask
     chunks = list(chunked.chunks)
 
     def report(chunk: Any) -> None:

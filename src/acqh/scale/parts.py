@@ -1,4 +1,4 @@
-"""Codes in a folder, made part by part: each part a bundle, and the folder one too.
+"""Codes in a folder of parts: each part a saved index, and the folder a bundle that describes them.
 
 The folder's own manifest says what the parts are made with and, once all are made, how many there
 are. A part's manifest says which one it is. So a part that is there is whole and known, and what a
@@ -10,23 +10,28 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Self, get_type_hints
+from shutil import rmtree
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-from acqh._core.arrays import Array
+from acqh._core.arrays import Array, check_positive_int
 from acqh._core.runtime import Progress
 from acqh.data import MultiViewData
 from acqh.errors import ClusterError, CorruptBundleError, InvalidInputError, LabelError
-from acqh.index.ids import read_ids, table_from_arrays, table_of
-from acqh.io import Bundle, read_bundle, write_bundle
+from acqh.index import CodeIndex, HammingIndex
+from acqh.index.parts import Parts
+from acqh.io import read_bundle, write_bundle
+from acqh.io.read import kind_of
 from acqh.methods import fingerprint
-from acqh.scale.chunks import InMemoryChunk, Source, Task, chunk_source, device_argument
-from acqh.scale.cluster import slim
+from acqh.scale.chunks import ChunkedSource, Source, chunk_source, device_argument
+from acqh.scale.cluster import DaskExecutor, Task, slim
 
-_KIND, _PART_KIND, _MEMBER = "code-parts", "code-part", "part"
+KIND = "code-parts"
+_INDEXES: dict[str, Any] = {"code-index": CodeIndex, "hamming-index": HammingIndex}
 
 
 class CodePart(NamedTuple):
@@ -42,15 +47,6 @@ class CodePart(NamedTuple):
     ids: Array
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a part stands among all items."""
-
-    number: int
-    first_row: int
-    n_rows: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """What the parts of a folder are made with, and how many there are once all are made."""
@@ -62,140 +58,118 @@ class Plan:
     source: str | None = None
     n_items: int | None = None
     n_parts: int | None = None
+    is_index: bool = False  # whether no two parts have the same id
 
 
-@dataclass(frozen=True)
-class PartFolder:
-    """Where parts are, and what they are made with."""
+def _read_plan(path: Path) -> Plan:
+    """Read the plan of a folder.
 
-    path: Path
-    plan: Plan
+    Raises FileNotFoundError: there is none. Raises CorruptBundleError: it is damaged. Raises
+    InvalidInputError: the folder is a bundle of something else.
+    """
+    info, types = read_bundle(path, kind=KIND).info, get_type_hints(Plan)
+    if info.keys() != types.keys() or not all(
+        isinstance(info[name], kind) for name, kind in types.items()
+    ):
+        raise CorruptBundleError(f"{path} does not describe parts of codes")
+    return Plan(**info)
 
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """Open a folder.
 
-        Raises FileNotFoundError: there is none. Raises CorruptBundleError: it is damaged. Raises
-        InvalidInputError: the folder is a bundle of something else.
-        """
-        info, types = read_bundle(path, kind=_KIND).info, get_type_hints(Plan)
-        if info.keys() != types.keys() or not all(
-            isinstance(info[name], kind) for name, kind in types.items()
-        ):
-            raise CorruptBundleError(f"{path} does not describe parts of codes")
-        return cls(path, Plan(**info))
+def _write_plan(path: Path, plan: Plan) -> None:
+    write_bundle(path, kind=KIND, info=asdict(plan), arrays={})
 
-    def begin(self) -> None:
-        """Write the plan, or find that the folder has the same already.
 
-        Raises InvalidInputError: the folder has another: its parts were made otherwise.
-        """
-        try:
-            there = self.read(self.path).plan
-        except FileNotFoundError:
-            write_bundle(self.path, kind=_KIND, info=asdict(self.plan), arrays={})
-            return
-        for field in fields(self.plan):
-            old, new = getattr(there, field.name), getattr(self.plan, field.name)
-            if old == new or field.name in ("n_items", "n_parts"):
-                continue
-            if field.name == "model":
-                raise InvalidInputError(
-                    f"{self.path} holds codes of another model ({old[:12]}, this one is "
-                    f"{new[:12]}); go on with that model, or choose another folder"
-                )
-            if field.name != "source":
-                raise InvalidInputError(
-                    f"{self.path} was begun with {field.name}={old}, not {new}; go on with "
-                    f"{field.name}={old}, or choose another folder"
-                )
-            # Of chunks that were given one after the other nothing is known beforehand.
-            if old is not None and new is not None:
-                raise InvalidInputError(
-                    f"{self.path} was begun with another source: names, sizes, numbers of rows or "
-                    "times of modification of its files differ; choose another folder"
-                )
+def _begin(path: Path, plan: Plan) -> None:
+    """Write the plan, or find that the folder has the same already.
 
-    def finish(self, last: Place) -> None:
-        """Note that all parts are there, to the last one.
-
-        Raises InvalidInputError: there are no items, or parts of others.
-        """
-        n_items, n_parts = last.first_row + last.n_rows, last.number + 1
-        if n_items == 0:
-            raise InvalidInputError("there are no items: the source is empty")
-        if self.part_path(n_parts).exists():
+    Raises InvalidInputError: the folder has another: its parts were made otherwise.
+    """
+    try:
+        there = _read_plan(path)
+    except FileNotFoundError:
+        _write_plan(path, plan)
+        return
+    for field in fields(plan):
+        old, new = getattr(there, field.name), getattr(plan, field.name)
+        if old == new or field.name in ("n_items", "n_parts"):
+            continue
+        if field.name == "model":
             raise InvalidInputError(
-                f"{self.path} has parts after the {n_items} items of the source; they are of "
-                "another source: choose another folder"
+                f"{path} holds codes of another model ({old[:12]}, this one is {new[:12]}); go on "
+                "with that model, or choose another folder"
             )
-        plan = replace(self.plan, n_items=n_items, n_parts=n_parts)
-        write_bundle(self.path, kind=_KIND, info=asdict(plan), arrays={})
-
-    def part_path(self, number: int) -> Path:
-        """Return the folder of the part of this number."""
-        return self.path / f"part-{number:08d}"
-
-    def has(self, place: Place, ids: Array | None) -> bool:
-        """Whether a part is there already; raises where it is another or damaged.
-
-        `ids` are those that it must have been made of, where they are known.
-        """
-        path = self.part_path(place.number)
-        try:
-            there, part = self.read_part(place.number)
-        except FileNotFoundError:
-            return False
-        except CorruptBundleError as error:
-            raise CorruptBundleError(f"{error}; remove {path} to have it made again") from error
-        if there != place or not (ids is None or np.array_equal(part.ids, ids)):
+        if field.name != "source":
             raise InvalidInputError(
-                f"{path} holds other items than the source has there: {there.n_rows} from row "
-                f"{there.first_row}, not {place.n_rows} from row {place.first_row}, or other ids; "
-                "give the same source, cut alike, or choose another folder"
+                f"{path} was begun with {field.name}={old}, not {new}; go on with "
+                f"{field.name}={old}, or choose another folder"
             )
-        return True
-
-    def write_part(self, place: Place, part: CodePart) -> None:
-        """Write a part, in one step; raise ClusterError where a worker does not see the folder."""
-        if not self.path.is_dir():
-            raise ClusterError(
-                f"worker {socket.gethostname()} sees no folder {self.path}; it must be on a file "
-                "system that all workers share, under the same path"
+        # Of chunks that were given one after the other nothing is known beforehand.
+        if old is not None and new is not None:
+            raise InvalidInputError(
+                f"{path} was begun with another source: names, sizes, numbers of rows or times of "
+                "modification of its files differ; choose another folder"
             )
-        id_arrays, id_info = table_of(read_ids(part.ids)).to_arrays()
-        info = {**asdict(place), "model": self.plan.model, "ids": id_info}
-        arrays = {_MEMBER: {"codes": part.codes, **id_arrays}}
-        write_bundle(self.part_path(place.number), kind=_PART_KIND, info=info, arrays=arrays)
-
-    def read_part(self, number: int) -> tuple[Place, CodePart]:
-        """Read a part and every one of its bytes.
-
-        Raises FileNotFoundError: there is no whole part. Raises CorruptBundleError: it is damaged,
-        or of another model.
-        """
-        path, n_bytes = self.part_path(number), self.plan.bytes_per_item
-        bundle = read_bundle(path, kind=_PART_KIND, verify=True)
-        place, arrays = _place_of(bundle), bundle.arrays(_MEMBER)
-        if bundle.info.get("model") != self.plan.model:
-            raise CorruptBundleError(f"{path} does not hold codes of the folder's model")
-        codes = arrays.get("codes", np.empty(0))
-        if codes.dtype != np.uint8 or codes.shape != (place.n_rows, n_bytes):
-            raise CorruptBundleError(
-                f"{path} does not hold {place.n_rows} codes of {n_bytes} bytes"
-            )
-        try:
-            ids = table_from_arrays(arrays, bundle.info.get("ids", {}), place.n_rows)
-            return place, CodePart(codes, ids.take(np.arange(place.n_rows)))
-        except CorruptBundleError as error:
-            raise CorruptBundleError(f"{path} does not hold ids: {error}") from error
 
 
-def _place_of(bundle: Bundle) -> Place:
-    match bundle.info:
-        case {"number": int(number), "first_row": int(first_row), "n_rows": int(n_rows)}:
-            return Place(number, first_row, n_rows)
-    raise CorruptBundleError(f"{bundle.path} does not describe a part of codes")
+def part_path(folder: Path, number: int) -> Path:
+    """Return the path of the part of this number."""
+    return folder / f"part-{number:08d}"
+
+
+def write_part(folder: Path, index: Any, place: tuple[int, int], model: str) -> None:
+    """Save a part, in one step; raise ClusterError where a worker does not see the folder.
+
+    `place`: the number of the part and its first row.
+    """
+    if not folder.is_dir():
+        raise ClusterError(
+            f"worker {socket.gethostname()} sees no folder {folder}; it must be on a file system "
+            "that all workers share, under the same path"
+        )
+    number, first_row = place
+    info = {"number": number, "first_row": first_row, "model": model}
+    index.save(part_path(folder, number), info=info)
+
+
+def _open_part(folder: Path, number: int, plan: Plan, *, verify: bool = True) -> tuple[int, Any]:
+    """Return the first row of a part and its index.
+
+    Raises FileNotFoundError: there is no whole part. Raises CorruptBundleError: it is damaged, or
+    another part, or of another model.
+    """
+    path = part_path(folder, number)
+    kind = kind_of(path)
+    if kind not in _INDEXES:
+        raise CorruptBundleError(f"{path} is a {kind!r}, not an index")
+    index = _INDEXES[kind].load(path, verify=verify)
+    match index.info:
+        case {"number": int(its_number), "first_row": int(first_row), "model": plan.model}:
+            if its_number == number:
+                return first_row, index
+    raise CorruptBundleError(f"{path} is not that part, or not of the folder's model")
+
+
+def _has_part(folder: Path, plan: Plan, place: tuple[int, int], n_rows: int, ids: Any) -> bool:
+    """Whether a part is there already; raises where it is another or damaged.
+
+    `ids` are those that it must have been made of, where they are known.
+    """
+    number, first_row = place
+    path = part_path(folder, number)
+    try:
+        its_row, index = _open_part(folder, number, plan)
+    except FileNotFoundError:
+        return False
+    except CorruptBundleError as error:
+        raise CorruptBundleError(f"{error}; remove {path} to have it made again") from error
+    is_same = (its_row, len(index)) == (first_row, n_rows)
+    if not is_same or not (ids is None or np.array_equal(index.ids, ids)):
+        raise InvalidInputError(
+            f"{path} holds other items than the source has there: {len(index)} from row {its_row}, "
+            f"not {n_rows} from row {first_row}, or other ids; give the same source, cut alike, or "
+            "choose another folder"
+        )
+    return True
 
 
 class CodeParts:
@@ -246,8 +220,8 @@ class CodeParts:
     """
 
     def __init__(self, path: str | PathLike[str], *, verify: bool = False) -> None:
-        self._folder = PartFolder.read(Path(path))
-        self.path, plan = self._folder.path, self._folder.plan
+        self.path = Path(path)
+        self.plan = plan = _read_plan(self.path)
         if plan.n_items is None or plan.n_parts is None:
             raise InvalidInputError(
                 f"{self.path} has not finished; run it again to go on where it stopped"
@@ -295,21 +269,17 @@ class CodeParts:
         row, number = start, 0
         if start > 0:
             # The last part that does not begin after the row: parts are in the order of rows.
-            number = bisect_right(range(self.n_parts), start, key=self._first_row) - 1
+            unread = partial(self._open, verify=False)
+            number = bisect_right(range(self.n_parts), start, key=lambda at: unread(at)[0]) - 1
         while row < stop:
-            path = self._folder.part_path(number)
-            try:
-                place, part = self._folder.read_part(number)
-            except FileNotFoundError as error:
-                raise CorruptBundleError(f"{path} is missing") from error
-            end = place.first_row + place.n_rows
-            begins = place.first_row == row or (row == start and place.first_row < row < end)
-            if place.number != number or not begins:
-                raise CorruptBundleError(f"{path} is not that part")
+            first_row, index = self._open(number)
+            end = first_row + len(index)
+            if first_row != row and not (row == start and first_row < row < end):
+                raise CorruptBundleError(f"{part_path(self.path, number)} is not that part")
             if end > len(self) or (end == len(self)) != (number == self.n_parts - 1):
                 raise CorruptBundleError(f"the parts of {self.path} do not have {len(self)} items")
-            wanted = slice(row - place.first_row, min(stop, end) - place.first_row)
-            yield CodePart(part.codes[wanted], part.ids[wanted])
+            wanted = slice(row - first_row, min(stop, end) - first_row)
+            yield CodePart(index.codes[wanted], index.ids[wanted])
             row, number = min(stop, end), number + 1
 
     def to_arrays(self) -> CodePart:
@@ -333,12 +303,38 @@ class CodeParts:
         for _ in self:
             pass
 
-    def _first_row(self, number: int) -> int:
-        path = self._folder.part_path(number)
+    def _open(self, number: int, *, verify: bool = True) -> tuple[int, Any]:
         try:
-            return _place_of(read_bundle(path, kind=_PART_KIND)).first_row
+            return _open_part(self.path, number, self.plan, verify=verify)
         except FileNotFoundError as error:
-            raise CorruptBundleError(f"{path} is missing") from error
+            raise CorruptBundleError(f"{part_path(self.path, number)} is missing") from error
+
+    def to_index(self, *, verify: bool = False) -> CodeIndex:
+        """Open all parts as one index, mapped.
+
+        Parameters
+        ----------
+        verify : bool, default False
+            Read every byte, and compare all ids.
+
+        Raises
+        ------
+        InvalidInputError
+            The codes are binary.
+        DuplicateIdError
+            Two parts have the same id.
+        CorruptBundleError
+            A part is damaged or missing; the message names it.
+        """
+        opened = [self._open(number, verify=verify)[1] for number in range(self.n_parts)]
+        if not all(isinstance(part, CodeIndex) for part in opened):
+            raise InvalidInputError(f"{self.path} holds binary codes, not additive ones")
+        index = CodeIndex.of_shards(opened, check_ids=verify or not self.plan.is_index)
+        if len(index) != len(self):
+            raise CorruptBundleError(
+                f"the parts of {self.path} have {len(index)} items, not {len(self)}"
+            )
+        return index
 
 
 def encode_parts(
@@ -421,18 +417,19 @@ def encode_parts(
         chunk_size=chunked.chunk_size,
         source=chunked.fingerprint,
     )
-    folder = PartFolder(Path(out).absolute(), plan)
-    folder.begin()
-    end = Place(0, 0, 0)
+    folder = Path(out).absolute()
+    _begin(folder, plan)
+    n_parts = n_items = 0
 
     def missing() -> Iterator[Task]:
-        nonlocal end
-        for number, chunk in enumerate(chunked.chunks):
-            end = Place(number, end.first_row + end.n_rows, len(chunk))
-            if folder.has(end, chunk.data.ids if isinstance(chunk, InMemoryChunk) else None):
+        nonlocal n_parts, n_items
+        for chunk in chunked.chunks:
+            ids = chunk.ids if isinstance(chunk, MultiViewData) else None
+            if _has_part(folder, plan, (n_parts, n_items), len(chunk), ids):
                 chunked.n_done += len(chunk)
             else:
-                yield chunk, end
+                yield chunk, (n_parts, n_items)
+            n_parts, n_items = n_parts + 1, n_items + len(chunk)
             # Not to be kept while the next one is read.
             del chunk
 
@@ -442,23 +439,33 @@ def encode_parts(
     if chunked.n_done:
         chunked.report("items coded")
     sent = model if client is None else slim(model)
-    encode = partial(_code_part, sent, by_labels, folder, on_device)
-    for _ in chunked.map_tasks(encode, "items coded", tasks):
+    encode = partial(_encode_part, sent, by_labels, folder, plan.model, on_device)
+    for _ in chunked.map(encode, "items coded", tasks):
         pass
-    folder.finish(end)
-    return CodeParts(folder.path)
+    if n_items == 0:
+        raise InvalidInputError("there are no items: the source is empty")
+    if part_path(folder, n_parts).exists():
+        raise InvalidInputError(
+            f"{folder} has parts after the {n_items} items of the source; they are of another "
+            "source: choose another folder"
+        )
+    _write_plan(folder, replace(plan, n_items=n_items, n_parts=n_parts))
+    return CodeParts(folder)
 
 
-def _code_part(
+def _encode_part(
     model: Any,
     by_labels: bool,
-    folder: PartFolder,
+    folder: Path,
+    model_print: str,
     on_device: dict[str, str],
     items: MultiViewData,
-    place: Place,
+    place: tuple[int, int],
 ) -> None:
     codes = encode_chunk(model, items, by_labels=by_labels, **on_device)
-    folder.write_part(place, CodePart(codes, items.ids))
+    is_additive = hasattr(model, "codebooks_")
+    index = CodeIndex(model.codebooks_) if is_additive else HammingIndex(8 * codes.shape[1])
+    write_part(folder, index.add(codes, items.ids), place, model_print)
 
 
 def encode_chunk(model: Any, items: MultiViewData, *, by_labels: bool = False, **how: Any) -> Array:
@@ -508,3 +515,211 @@ def encode_chunk(model: Any, items: MultiViewData, *, by_labels: bool = False, *
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join([*map(repr, names[:5]), *(["..."] if len(names) > 5 else [])])
+
+
+def build_index(codebooks: Any, parts: Parts, *, progress: Progress | None = None) -> CodeIndex:
+    """Make an index of parts of codes, one after the other, as `CodeIndex.add_parts` does.
+
+    Parameters
+    ----------
+    codebooks : (n_codebooks, codebook_size, n_components) floats
+        Of the model that made the codes.
+    parts : CodeParts, other iterable of (codes, ids or None), or callable
+        Read twice, one part at a time: what a function returns, it is called for twice. Codes may
+        be mapped arrays: ``[(np.load(path, mmap_mode="r"), None)]``.
+    progress : callable, optional
+        Called after each part with the number of items done (those read once count half), their
+        number (None where it is not known), and a text.
+
+    Returns
+    -------
+    CodeIndex
+        In memory. Items are in the order of the parts.
+
+    Raises
+    ------
+    DuplicateIdError
+        An id occurs in two parts.
+    InvalidInputError
+        Codes that do not fit the codebooks; parts that have changed when they are read again.
+    CorruptBundleError
+        A part is damaged.
+
+    Notes
+    -----
+    With four codebooks and ids that count up, the index takes about 6 bytes per item, and building
+    it little more: beside it there is a part in memory. Where so many items share codes that each
+    is stored once, that index is smaller, but made of the other: up to 12 bytes per item are in use
+    for a moment.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> parts = [(np.array([[0], [1]]), ["a", "b"]), (np.array([[1]]), ["c"])]
+    >>> build_index(np.eye(2)[None], parts)
+    <CodeIndex: 3 items, 1 codebooks of 2 codewords, 2 dimensions>
+    """
+    return CodeIndex(codebooks).add_parts(parts, progress=progress)
+
+
+def build_shards(
+    codebooks: Any,
+    parts: CodeParts,
+    out: str | PathLike[str],
+    *,
+    n_shards: int,
+    client: Any = None,
+    progress: Progress | None = None,
+) -> CodeIndex:
+    """Make an index in parts of equal size, in one folder of the layout of `encode_parts`.
+
+    Parameters
+    ----------
+    codebooks : (n_codebooks, codebook_size, n_components) floats
+        Of the model that made the codes.
+    parts : CodeParts
+        Of finished coding.
+    out : path-like
+        The folder; created if it does not exist. Its parent must exist. Shards that it holds are
+        replaced.
+    n_shards : int
+        At most one per item.
+    client : distributed.Client, optional
+        Whose workers make the shards; they must see both folders under the same paths.
+    progress : callable, optional
+        Called after each shard with the number of items done, their number, and a text.
+
+    Returns
+    -------
+    CodeIndex
+        As `open_shards` opens the folder. Items are in the order of the parts.
+
+    Raises
+    ------
+    DuplicateIdError
+        An id occurs twice; the folder cannot be opened then.
+    InvalidInputError
+        Codes that do not fit the codebooks, or more shards than items.
+    CorruptBundleError
+        A part is damaged.
+    FileExistsError
+        The folder has something else in it.
+    ClusterError
+        The cluster cannot do the work, or has lost it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import acqh
+    >>> data = acqh.make_multiview(50, random_state=0)
+    >>> model = acqh.ACQH(8, n_codebooks=2, random_state=0).fit(data)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     parts = acqh.scale.encode_parts(model, data, folder + "/codes", chunk_size=20)
+    ...     build_shards(model.codebooks_, parts, folder + "/index", n_shards=2)
+    <CodeIndex: 50 items, 2 codebooks of 256 codewords, 8 dimensions>
+    """
+    check_positive_int(n_shards, "n_shards")
+    n_items = len(parts)
+    if n_shards > n_items:
+        raise InvalidInputError(f"{n_shards} shards of {n_items} items; give fewer")
+    folder, source = Path(out).absolute(), parts.path.absolute()
+    plan = replace(parts.plan, chunk_size=None, source=None, n_items=None, n_parts=None)
+    bounds = pairwise(n_items * number // n_shards for number in range(n_shards + 1))
+    chunks = [_Rows(source, *each) for each in bounds]
+    places = [(number, rows.start) for number, rows in enumerate(chunks)]
+    dask = None if client is None else DaskExecutor(client)
+    chunked = ChunkedSource(chunks, n_items, progress, dask)
+    _write_plan(folder, plan)
+    write = partial(_write_shard, codebooks, folder, plan.model)
+    for _ in chunked.map(write, "items indexed", zip(chunks, places, strict=True)):
+        pass
+    for path in {*folder.glob("part-????????")} - {part_path(folder, at) for at, _ in places}:
+        rmtree(path)
+    index = CodeIndex.of_shards([_open_part(folder, at, plan, verify=False)[1] for at, _ in places])
+    _write_plan(folder, replace(plan, n_items=n_items, n_parts=n_shards, is_index=True))
+    return index
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Some rows of a folder of codes."""
+
+    path: Path
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+
+def _write_shard(
+    codebooks: Any, folder: Path, model: str, rows: Any, place: tuple[int, int]
+) -> None:
+    index = CodeIndex(codebooks).add_parts(lambda: CodeParts(rows.path).rows(rows.start, rows.stop))
+    write_part(folder, index, place, model)
+
+
+def open_shards(
+    shards: str | PathLike[str] | Sequence[CodeIndex | str | PathLike[str]], *, verify: bool = False
+) -> CodeIndex:
+    """Open several indexes of the same codebooks as one, mapped.
+
+    A search finds what one `CodeIndex` of all items would find, had they been added shard after
+    shard. Shards are read as they are searched. Changes stay in memory, and join shards there.
+
+    Parameters
+    ----------
+    shards : path-like, or sequence of CodeIndex or path-like
+        A folder that `build_shards` or `encode_parts` made; or saved indexes, or opened ones. Ids
+        are compared, except those of `build_shards`, for which all are read: 8 bytes per item for
+        numbers of one shard at a time; where the ranges of ids overlap, all ids are sorted in
+        memory.
+    verify : bool, default False
+        Read every byte, and compare the ids of a folder again.
+
+    Returns
+    -------
+    CodeIndex
+
+    Raises
+    ------
+    InvalidInputError
+        No shard, other codebooks than the first shard's, or numbers in one and texts in another;
+        more than 4.29 billion items in all; shards that were not finished, or something else.
+    DuplicateIdError
+        Two shards have the same id.
+    FileNotFoundError, CorruptBundleError
+        A path without an index, or with a damaged one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> codebooks = np.array([[[1.0, 0.0], [0.0, 1.0]]])
+    >>> north = CodeIndex(codebooks).add([[0], [1]], ids=["a", "b"])
+    >>> south = CodeIndex(codebooks).add([[0]], ids=["c"])
+    >>> open_shards([north, south]).search([[1.0, 0.5]], k=3).ids
+    array([['a', 'c', 'b']], dtype=object)
+    """
+    if isinstance(shards, CodeIndex):
+        raise InvalidInputError(f"shards must be a list of indexes or paths, got {shards!r}")
+    if isinstance(shards, str | PathLike):
+        return CodeParts(shards).to_index(verify=verify)
+    return CodeIndex.of_shards(
+        [
+            shard if isinstance(shard, CodeIndex) else CodeIndex.load(shard, verify=verify)
+            for shard in shards
+        ]
+    )
+
+
+def open_index(index: Any) -> CodeIndex:
+    """Open an index of one or several paths, mapped; raises as `open_shards` does."""
+    if isinstance(index, str | PathLike) and kind_of(index, "index") != KIND:
+        return CodeIndex.load(index)
+    return index if isinstance(index, CodeIndex) else open_shards(index)
+
+
+def load_parts(path: str | PathLike[str], *, verify: bool = False) -> CodeIndex | CodeParts:
+    """Open a folder of parts: what `build_shards` made as an index."""
+    parts = CodeParts(path, verify=verify)
+    return parts.to_index(verify=verify) if parts.plan.is_index else parts

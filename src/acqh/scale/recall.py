@@ -12,10 +12,10 @@ from acqh._core.imports import require
 from acqh.data import read, read_pieces
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.metrics.recall import Metric, Recall, as_queries, ask, check_lengths, compare
+from acqh.scale.chunks import list_vector_pieces, read_queries, vectors_of
 from acqh.scale.compress import compress
 from acqh.scale.compressed import CompressionReport
-from acqh.scale.shards import open_index
-from acqh.scale.vectors import list_vector_pieces, read_queries, vectors_of
+from acqh.scale.parts import open_index
 
 # A size is enough where the next one, of about twice the bytes, adds less than this to recall@10.
 _WORTH = 0.05

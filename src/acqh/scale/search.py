@@ -18,10 +18,9 @@ from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex
 from acqh.io.read import kind_of
-from acqh.scale.chunks import Source, chunk_source
+from acqh.scale.chunks import Source, check_view, chunk_source, list_vector_pieces, vectors_of
 from acqh.scale.cluster import slim
-from acqh.scale.shards import SHARDS, ShardFolder, open_index
-from acqh.scale.vectors import check_view, list_vector_pieces, vectors_of
+from acqh.scale.parts import KIND, CodeParts, open_index, part_path
 
 _COLUMNS = ("query", "rank", "id", "score")
 
@@ -138,8 +137,9 @@ def _paths_of(index: Any) -> list[Path]:
     listed: list[Any] = [index] if is_one else list(index)
     if not all(isinstance(each, str | PathLike) for each in listed):
         raise InvalidInputError("workers open an index by its path: save it, and give the path")
-    if len(listed) == 1 and kind_of(listed[0]) == SHARDS:
-        listed = ShardFolder.read(Path(listed[0])).paths
+    if len(listed) == 1 and kind_of(listed[0]) == KIND:
+        parts = CodeParts(listed[0])
+        listed = [part_path(parts.path, number) for number in range(parts.n_parts)]
     return [Path(each).absolute() for each in listed]
 
 
