@@ -8,8 +8,9 @@ from numpy.typing import DTypeLike
 
 from acqh._core.arrays import Floats, Ints, is_tensor
 from acqh._core.device import MAX_MEMORY
+from acqh._core.runtime import loops
 from acqh.errors import InvalidInputError
-from acqh.quantize.codebooks import decode, loops, quantization_errors, run_blocks
+from acqh.quantize.codebooks import decode, quantization_errors, run_blocks
 
 Search: TypeAlias = Literal["greedy", "beam", "icm", "beam+icm"]
 SEARCHES: tuple[str, ...] = get_args(Search)
@@ -208,7 +209,7 @@ class CodeTables:
         """Return the loops to search with."""
         n_before, n_words, n_codebooks, _ = self.pairs.shape
         sums_a_word = 2 * len(self.products) + (n_beams + 4) * n_before
-        return loops(n_items * n_codebooks * n_words * sums_a_word)
+        return loops("acqh.quantize", n_items * n_codebooks * n_words * sums_a_word)
 
 
 def code_tables(

@@ -1,20 +1,16 @@
 """What codes stand for: decoding, errors, checks, codebooks for given codes, and k-means."""
 
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints, as_rows, is_tensor, slices
 from acqh._core.linalg import solve_spd
-from acqh._core.runtime import default_threads
+from acqh._core.runtime import default_threads, loops
 from acqh.errors import InvalidInputError
 
-# Additions of one call from which compiled loops are loaded: half a second in NumPy.
-_MANY_STEPS = 10**9
 # How firmly least squares holds words where they are, relative to the weight of the items that
 # use them: far above rounding, far below what could be felt in the error.
 PROXIMITY = 1e-8
@@ -41,16 +37,6 @@ _POINTS_PER_COMPONENT = 4
 _BLOCK_ROWS = 512
 # Points that a thread takes at a time.
 _TASK_ROWS = 8 * _BLOCK_ROWS
-
-
-def loops(n_steps: int) -> Any:
-    """Return the module whose loops to use: `compiled` if it is loaded or the work is large.
-
-    `n_steps`: additions of the loops to come.
-    """
-    is_loaded = "acqh.quantize.compiled" in sys.modules
-    module = "compiled" if is_loaded or n_steps > _MANY_STEPS else "plain"
-    return import_module(f"acqh.quantize.{module}")
 
 
 def run_blocks(run: Callable[[slice], None], n_rows: int, block_rows: int) -> None:
@@ -229,7 +215,7 @@ def improve_codebooks(
     direction = scaled.copy()
     power = np.einsum("sjk,sjk->k", left, scaled)
     arrived = _ARRIVED * power
-    product, run = np.empty_like(codebooks), loops(n_steps * 8 * targets.size)
+    product, run = np.empty_like(codebooks), loops("acqh.quantize", n_steps * 8 * targets.size)
     for _ in range(n_steps):
         direction[:, :, power <= arrived] = 0.0
         product[:] = 0.0
@@ -262,7 +248,7 @@ def _misfit(targets: Floats, weights: Floats, codes: Ints, codebooks: Floats) ->
 def sum_by_word(rows: Floats, weights: Floats, codes: Ints, n_words: int) -> Floats:
     """Return the weighted sum of each word's rows; (n_codebooks, n_words, n_components) float64."""
     sums = np.zeros((codes.shape[1], n_words, rows.shape[1]))
-    run = loops(4 * codes.shape[1] * rows.size)
+    run = loops("acqh.quantize", 4 * codes.shape[1] * rows.size)
     run.sum_rows(np.ascontiguousarray(rows), weights, np.ascontiguousarray(codes), sums)
     return sums
 
@@ -409,7 +395,7 @@ def _seed(points: Floats, weights: Floats, n_words: int, rng: np.random.Generato
     centred = (points - np.average(points, axis=0, weights=weights)).T
     centred /= np.abs(centred).max() or 1.0
     columns = np.ascontiguousarray(centred, np.float32)
-    run = loops(3 * draws.size * columns.size)
+    run = loops("acqh.quantize", 3 * draws.size * columns.size)
     tried, errors = np.empty((_TRIALS, len(points)), dtype=np.float32), np.empty(_TRIALS)
     closest, mass = np.full(len(points), np.inf, dtype=np.float32), np.cumsum(weights)
     words = np.zeros((n_words, points.shape[1]))
@@ -431,7 +417,7 @@ def _nearest(points: Floats, words: Floats) -> Ints:
     norms = np.einsum("jk,jk->j", words, words)
     doubled = np.ascontiguousarray(-2.0 * words.T)
     codes = np.empty(len(points), dtype=np.uint8)
-    run = loops(2 * len(points) * len(words))
+    run = loops("acqh.quantize", 2 * len(points) * len(words))
 
     def search(rows: slice) -> None:
         costs = np.empty((_BLOCK_ROWS, len(words)), dtype=points.dtype)

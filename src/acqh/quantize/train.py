@@ -10,11 +10,11 @@ import numpy as np
 from acqh._core.arrays import Floats, Ints, slices
 from acqh._core.device import Tensor, to_tensor
 from acqh._core.imports import require
+from acqh._core.runtime import loops
 from acqh.quantize.code_search import Beams, Search, extend_beams, search_codes
 from acqh.quantize.codebooks import (
     decode,
     improve_codebooks,
-    loops,
     quantization_errors,
     sampled_kmeans,
     weighted_kmeans,
@@ -287,7 +287,7 @@ def _fit_along_beams(
 ) -> QuantizerFit:
     n_items, (n_codebooks, n_words, _) = len(items.targets), shape
     # A dozen searches are to come: where that is much, compiled loops do it all.
-    loops(12 * n_items * n_codebooks**2 * n_words * items.beam_width)
+    loops("acqh.quantize", 12 * n_items * n_codebooks**2 * n_words * items.beam_width)
     if ridge is None and n_items >= _MANY * n_codebooks * n_words:
         ridge = 0.0
     n_beams = _N_BEAMS
