@@ -48,6 +48,7 @@ def export(path: Path, folder: Path, step: int, options: dict[str, object]) -> N
 
 def main() -> None:
     os.fsync = lambda _: None  # a kill loses nothing that was written
+    os.sync = lambda: None
     path, before, target = map(Path, sys.argv[1:4])
     options = json.loads(sys.argv[4])
     with tempfile.TemporaryDirectory() as folder:

@@ -156,6 +156,17 @@ def test_a_site_finds_the_words_that_the_collection_finds(javascript, collection
     assert [hit["score"] for hit in hits] == pytest.approx([hit.score for hit in expected])
 
 
+@pytest.mark.parametrize("query", ['search({ text: "rose", k: 3 })', "browse({ k: 3 })"])
+def test_a_site_answers_with_the_fields_of_the_server(javascript, query):
+    schemas = pytest.importorskip("acqh.serve").schemas
+    body = f'return new (await load("search.js")).Engine(data).{query};'
+    answer = javascript(body, javascript.facts)
+    assert set(answer) == set(schemas.Answer.model_fields)
+    assert len(answer["hits"]) == 3
+    for hit in answer["hits"]:
+        assert set(hit) >= set(schemas.Hit.model_fields)
+
+
 QUERY = """
   const query = { ...(await load("query.js")).nothing(), ...data };
 """

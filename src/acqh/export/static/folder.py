@@ -1,11 +1,12 @@
-"""The folder of a site: files named by their content, beside which those of older exports go.
+"""The folder of a site: files named by their content, and a page that is replaced at the end.
 
 An export may end anywhere. Files that a page needs are written before the page and removed after
 it is replaced, so a page always has them. Files that no page needs are recognized by their names,
-not by a list, so the next export removes them whichever export left them.
+so the next export removes them whichever export left them; it also repairs damaged files.
 """
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from acqh._core.files import written_whole
+from acqh._core.files import sync_file, written_whole
 
 START = "index.html"
 # Says that the folder is a site's; written first.
@@ -22,18 +23,10 @@ _MARKER_CONTENT = b'{"written_by": "acqh export --to site"}\n'
 _DATA = "data"
 _DIGEST = "[0-9a-f]{16}"
 _HOME = re.compile(f"static-{_DIGEST}")
-
-
-def _partial(name: str) -> str:
-    """Return a pattern of what `written_whole` leaves of a file when it is killed."""
-    return rf"\.{name}-{_DIGEST}\.partial"
-
-
-# What exports write, in the folder itself and in those below: nothing else is ever removed.
-_LEFT = re.compile(_partial(f"({re.escape(START)}|{re.escape(_MARKER)})"))
-_DATA_NAME, _HOME_NAME = rf"[a-z]+-{_DIGEST}\.(json|bin|txt|webp)", r"[a-z]+\.(js|css|svg)"
-_DATA_FILE = re.compile(f"{_DATA_NAME}|{_partial(_DATA_NAME)}")
-_HOME_FILE = re.compile(f"{_HOME_NAME}|{_partial(_HOME_NAME)}")
+# Files that exports write, in the folder itself and in those below: no others are ever removed.
+_LEFT = re.compile(rf"\.({re.escape(START)}|{re.escape(_MARKER)})-{_DIGEST}\.partial")
+_DATA_FILE = re.compile(rf"[a-z]+-{_DIGEST}\.(json|bin|txt|webp)")
+_HOME_FILE = re.compile(r"[a-z]+\.(js|css|svg)")
 
 
 @dataclass
@@ -55,7 +48,7 @@ class SiteFolder:
             if part.is_symlink():
                 raise FileExistsError(f"{part} is a link; a site holds its files itself")
         self.path.mkdir(parents=True, exist_ok=True)
-        self._write(_MARKER, _MARKER_CONTENT)
+        _replace(self.path / _MARKER, _MARKER_CONTENT)
         self.parts["page"] = len(_MARKER_CONTENT)
 
     def put(self, part: str, name: str, content: bytes) -> str:
@@ -78,7 +71,12 @@ class SiteFolder:
         """Write the page, now that all it needs is there; remove what no page needs any more."""
         content = start.encode()
         self.parts["page"] += len(content)
-        self._write(START, content)
+        if hasattr(os, "sync"):
+            os.sync()  # 500 files: 0.4 s, and 2.7 s one by one
+        else:
+            for name in self.files:
+                sync_file(self.path / name)
+        _replace(self.path / START, content)
         unneeded = [path for path in self._own() if self._name(path) not in self.files]
         for path in unneeded:
             path.unlink()
@@ -95,17 +93,13 @@ class SiteFolder:
         self.files[name] = len(content)
         self.parts[part] = self.parts.get(part, 0) + len(content)
         (self.path / folder).mkdir(exist_ok=True)
-        self.n_written += self._write(name, content)
-        return name
-
-    def _write(self, name: str, content: bytes) -> bool:
-        """Write a file unless it is there; return whether it was written."""
         target = self.path / name
-        if not target.is_symlink() and target.is_file() and target.read_bytes() == content:
-            return False
-        with written_whole(target) as temporary:
-            temporary.write_bytes(content)
-        return True
+        if target.is_symlink():
+            target.unlink()
+        if not (target.is_file() and target.read_bytes() == content):
+            target.write_bytes(content)  # no page needs it yet, or it is damaged
+            self.n_written += 1
+        return name
 
     def _is_free(self) -> bool:
         """Whether the folder is a site's, or holds at most what an export's first step left."""
@@ -126,6 +120,11 @@ class SiteFolder:
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.path).as_posix()
+
+
+def _replace(target: Path, content: bytes) -> None:
+    with written_whole(target) as temporary:
+        temporary.write_bytes(content)
 
 
 def digest(content: bytes) -> str:

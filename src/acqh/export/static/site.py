@@ -206,14 +206,14 @@ def _texts(
     """Write what is shown of items, some in each file, and where an id is found."""
     rows = []
     for place, (item, identifier) in enumerate(zip(items, ids, strict=True)):
-        row: dict[str, Any] = {"id": identifier, "text": item.text, "labels": item.labels}
+        row = item.to_dict() | {"id": identifier, "has_thumbnail": place in slots}
         if base_url is not None and (file := file_of(item)):
             row["original"] = base_url + quote(file)
         if place in slots:
             row["image"] = slots[place]
         if names := names_in(item.columns):
             row["names"] = names
-        rows.append({**row, "columns": dict(item.columns)})
+        rows.append(row)
     starts = range(0, len(rows), _ITEMS_A_FILE)
     return {
         "files": [
