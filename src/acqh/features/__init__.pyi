@@ -1,5 +1,5 @@
 from acqh.features.base import FeatureMap as FeatureMap
-from acqh.features.kernel.map import KernelMap as KernelMap
+from acqh.features.kernel_map import KernelMap as KernelMap
 from acqh.features.named import list_feature_maps as list_feature_maps
 from acqh.features.named import make_feature_map as make_feature_map
 from acqh.features.rbf import RBFAnchors as RBFAnchors

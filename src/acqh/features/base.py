@@ -9,7 +9,7 @@ from sklearn import exceptions
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from acqh._core.arrays import Array, Matrix, as_rows, first_bad_row, is_sparse, is_tensor, slices
+from acqh._core.arrays import Matrix, as_rows, first_bad_row, is_sparse, is_tensor, slices
 from acqh._core.device import check_rows
 from acqh.errors import NotFittedError, ViewError
 
@@ -133,11 +133,6 @@ def row_blocks(n_rows: int, width: int, n_values: int = _BLOCK_VALUES) -> Iterat
     [slice(0, 3, None)]
     """
     return slices(n_rows, max(1, n_values // max(1, width)))
-
-
-def with_data(X: Matrix, data: Array) -> Matrix:
-    """Return a CSR matrix with the pattern of `X` and other values."""
-    return sp.csr_array((data, X.indices, X.indptr), shape=X.shape)
 
 
 def _checked(estimator: Any, X: Any, *, reset: bool) -> Matrix:

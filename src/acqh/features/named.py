@@ -9,7 +9,7 @@ from acqh.errors import InvalidInputError
 STORED: dict[str, Any] = {
     "Bias": "acqh.features.simple",
     "Condition": "acqh.features.simple",
-    "KernelMap": "acqh.features.kernel.map",
+    "KernelMap": "acqh.features.kernel_map",
     "RBFAnchors": "acqh.features.rbf",
     "RowSpace": "acqh.features.simple",
     "SignedRoot": "acqh.features.simple",

@@ -13,7 +13,7 @@ from acqh._core.arrays import Floats, Matrix, check_positive, check_positive_int
 from acqh._core.runtime import RandomState, check_rng
 from acqh.errors import InvalidInputError
 from acqh.features.base import FeatureMap, row_blocks
-from acqh.features.kernel.kernels import Columns, kernel_block, prepare
+from acqh.features.kernels import Columns, kernel_block, prepare
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from acqh._core.arrays import Array, Floats, Matrix, check_positive_int, is_spar
 from acqh._core.device import to_tensor
 from acqh._core.linalg import find_origin, fix_signs, whiten
 from acqh._core.runtime import RandomState, check_rng
-from acqh.features.base import FeatureMap, row_blocks, with_data
+from acqh.features.base import FeatureMap, row_blocks
 
 # Up to this many rows or columns the SVD is exact, from the smaller Gram matrix.
 _MAX_GRAM = 3000
@@ -60,9 +60,16 @@ class SignedRoot(OneToOneFeatureMixin, FeatureMap):
     """
 
     def _map(self, X: Matrix) -> Matrix:
-        if is_sparse(X):
-            return with_data(X, np.sign(X.data) * np.sqrt(np.abs(X.data)))
-        return np.sign(X) * np.sqrt(np.abs(X))
+        return signed_root(X)
+
+
+def signed_root(X: Matrix) -> Matrix:
+    """Return ``sign(x) * sqrt(abs(x))`` of an array, CSR or tensor."""
+    if is_tensor(X):
+        return X.sign() * X.abs().sqrt()
+    if is_sparse(X):
+        return sp.csr_array((signed_root(X.data), X.indices, X.indptr), shape=X.shape)
+    return np.sign(X) * np.sqrt(np.abs(X))
 
 
 class TagSVD(ClassNamePrefixFeaturesOutMixin, FeatureMap):

@@ -15,34 +15,30 @@ from acqh._core.arrays import (
     check_positive_int,
     is_sparse,
     is_tensor,
+    take_in,
 )
 from acqh._core.device import row_blocks as device_blocks
-from acqh._core.linalg import fix_signs, whiten, whitening
+from acqh._core.device import tensor_dtype, to_tensor
+from acqh._core.imports import require
+from acqh._core.linalg import fix_signs, whiten
 from acqh._core.runtime import RandomState, check_rng
 from acqh.errors import InvalidInputError
 from acqh.features.base import FeatureMap, row_blocks
-from acqh.features.kernel.choice import TRIAL_ROWS, Choice, choose
-from acqh.features.kernel.kernels import (
+from acqh.features.kernel_choice import TRIAL_ROWS, Choice, choose
+from acqh.features.kernel_ridge import SMALL, leverage_rows, refine_ridge, solve_all, solve_some
+from acqh.features.kernels import (
     KERNELS,
     Columns,
-    Numbers,
-    beside,
     default_kernels,
-    inverse_frequencies,
-    on_host,
+    measure_columns,
     prepare,
     row_origin,
-    rows_at,
-    widen,
 )
-from acqh.features.kernel.solve import SMALL, leverage_rows, refine_ridge, solve_all, solve_some
 
 # Anchors of a map that knows no targets: what follows squares their number.
 _PLAIN_ANCHORS = 2048
 # Bytes that a kernel matrix may take: that of 16,384 rows.
 _MAX_MEMORY = 1 << 30
-# The name of what is made ready for arrays, beside those of devices.
-_HOST = "arrays"
 
 
 @dataclass(eq=False, repr=False)
@@ -53,8 +49,8 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     Nyström features), so that a linear method on them is that method with the kernel.
     `fit_to` learns the kernel ridge regression of the rows onto targets, with every row an anchor
     while memory allows; the features are then the predictions. `acqh.ACQH` uses the latter where
-    it learns from labels alone. Rows that are a tensor of torch are computed with on their device,
-    and what comes back is one too; what is learnt are arrays.
+    it learns from labels alone. A map is fitted on the CPU; rows that are a tensor of torch are
+    mapped on their device, and so are their features.
 
     Parameters
     ----------
@@ -125,7 +121,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     bandwidth: float | None = None
     ridge: float | None = None
     random_state: RandomState = None
-    # Anchors as queries need them, for arrays and for devices.
+    # Anchors, columns, coefficients and offset as queries need them, by device; "" for arrays.
     _ready: dict[str, tuple[Any, ...]] = field(init=False)
     # Bytes that a kernel matrix may take: no parameter, but methods allow less on a device.
     max_memory = _MAX_MEMORY
@@ -134,17 +130,17 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     def _learn(self, X: Matrix) -> None:
         """Learn coordinates in which inner products are kernels."""
         names, rng = self._names(X), check_rng(self.random_state)
-        columns = Columns(beside(inverse_frequencies(X), X), row_origin(X))
+        columns = measure_columns(X)
         choice = self._choose(X, None, names, columns, rng)
         n_anchors = min(self.n_anchors or _PLAIN_ANCHORS, X.shape[0])
-        anchors = widen(self._anchors(X, choice, columns, n_anchors, rng))
+        anchors = _float64(self._anchors(X, choice, columns, n_anchors, rng))
         sides = choice.sides(anchors, columns)
-        coefficients = fix_signs(_whiten(choice.block(sides, sides)))
+        coefficients = fix_signs(whiten(choice.block(sides, sides)))
         if not coefficients.shape[1]:  # rows without any kernel still get one column
             coefficients = np.zeros((n_anchors, 1))
         self._keep(anchors, coefficients, np.zeros(coefficients.shape[1]), choice, columns.idf)
 
-    def fit_to(self, X: Matrix, targets: Numbers) -> Numbers:
+    def fit_to(self, X: Matrix, targets: Any) -> Any:
         """Learn the kernel ridge regression onto targets; features are its predictions.
 
         Parameters
@@ -158,7 +154,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         (n_items, n_targets)
             What each row is predicted as when it is left out: what a method above can learn from
             as it would from rows never seen. Exact; where not all rows are anchors, with the
-            anchors as they are. A tensor where `X` is one.
+            anchors as they are. A tensor on the device of `X` if that is one.
 
         Raises
         ------
@@ -167,11 +163,11 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
             negative numbers, or the ridge is too small.
         """
         self._check_params()
-        X = self._check_fit(X)
+        given, X = X, self._check_fit(X)
         names, n_rows = self._names(X), X.shape[0]
         targets = _check_targets(targets, X)
         rng = check_rng(self.random_state)
-        columns = Columns(beside(inverse_frequencies(X), X), row_origin(X))
+        columns = measure_columns(X)
         choice = self._choose(X, targets, names, columns, rng)
         offset = targets.mean(0)
         if self.ridge is None:
@@ -183,7 +179,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
             inner = choice.between(others, others)
             coefficients, left_out = solve_all(inner, targets, offset, choice.ridge)
         else:
-            exact = choice.sides(widen(anchors), columns)  # normal equations need all digits
+            exact = choice.sides(_float64(anchors), columns)  # normal equations need all digits
             inner = choice.block(exact, exact)
             across = choice.between(choice.sides(X, columns), others)
             coefficients, left_out = solve_some(
@@ -194,24 +190,33 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
                 choice.ridge,
                 self.max_memory,
             )
-        coefficients = on_host(coefficients).astype(np.float32)
-        self._keep(anchors, coefficients, on_host(offset), choice, columns.idf)
-        return _like(left_out, X)
+        self._keep(anchors, coefficients.astype(np.float32), offset, choice, columns.idf)
+        left_out = left_out.astype(X.dtype, copy=False)
+        return to_tensor(left_out, given.device) if is_tensor(given) else left_out
 
-    def _map(self, X: Matrix) -> Numbers:
+    def _check_fit(self, X: Any) -> Matrix:
+        X = super()._check_fit(X)
+        return super()._check_fit(take_in(X)[0]) if is_tensor(X) else X
+
+    def _map(self, X: Matrix) -> Any:
         """Return kernels with the anchors, times the coefficients."""
-        choice = self._choice
-        anchors, columns, dtype, coefficients, offset = self._prepared(X)
-        found = widen(beside(np.empty((X.shape[0], len(offset))), X))
+        anchors, columns, coefficients, offset, dtype = self._prepared(X)
+        blocks = []
         for block in self._blocks(X):
             # To widen all anchors for a few rows would take longer than their kernels.
-            rows = X[block] if is_tensor(X) else X[block].astype(dtype, copy=False)
-            kernel = choice.block(choice.sides(rows, columns), anchors)
-            found[block] = kernel @ coefficients + offset
-        return _like(found, X)
+            rows = X[block].to(dtype) if is_tensor(X) else X[block].astype(dtype, copy=False)
+            kernel = self._choice.block(self._choice.sides(rows, columns), anchors)
+            blocks.append(kernel @ coefficients + offset)
+        if is_tensor(X):
+            is_single = X.dtype.is_floating_point and X.itemsize < 8
+            features = require("torch").cat(blocks)
+            return features.float() if is_single else features.double()
+        return np.concatenate(blocks).astype(X.dtype, copy=False)
 
     def _blocks(self, X: Matrix) -> Iterator[slice]:
         n_anchors, (n_rows, width) = len(self.coefficients_), X.shape
+        if not n_rows:
+            return iter([slice(0, 0)])
         if not is_tensor(X):
             return row_blocks(n_rows, max(n_anchors, 0 if is_sparse(X) else width))
         # Two kernels of a row with all anchors, and its numbers as they are prepared.
@@ -219,17 +224,20 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
 
     def _prepared(self, X: Matrix) -> tuple[Any, ...]:
         """Return what rows like these need; made once, as that takes longer than a query."""
-        key = str(X.device) if is_tensor(X) else _HOST
+        key = str(X.device) if is_tensor(X) else ""
         if key not in self._ready:
-            anchors: Any = self.anchors_
+            columns, dtype = Columns(self.idf_, row_origin(self.anchors_)), self.anchors_.dtype
+            sides, coefficients = self._choice.sides(self.anchors_, columns), self.coefficients_
+            offset: Any = self.offset_
             if is_tensor(X):
-                anchors = beside(anchors.toarray() if is_sparse(anchors) else anchors, X)
-            learnt = [self.coefficients_, self.offset_, self.idf_]
-            if is_tensor(X):
-                learnt = [widen(beside(each, X)) for each in learnt]
-            columns = Columns(learnt.pop(), row_origin(anchors))
-            sides = self._choice.sides(anchors, columns, by_column=True)
-            self._ready[key] = (sides, columns, anchors.dtype, *learnt)
+                sides = {name: side.to(X.device) for name, side in sides.items()}
+                dtype = tensor_dtype(dtype)
+                columns = Columns(
+                    *(None if it is None else to_tensor(it, X.device, dtype) for it in columns)
+                )
+                coefficients = to_tensor(coefficients, X.device, dtype)
+                offset = to_tensor(offset, X.device, dtype)
+            self._ready[key] = (sides, columns, coefficients, offset, dtype)
         return self._ready[key]
 
     @property
@@ -252,7 +260,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     ) -> None:
         self.weights_, self.widths_ = choice.weights, choice.widths
         self.ridge_, self.error_ = choice.ridge, choice.error
-        self.anchors_, self.idf_ = on_host(anchors), on_host(idf)
+        self.anchors_, self.idf_ = anchors, idf
         self.coefficients_, self.offset_ = coefficients, offset
         self._ready = {}
 
@@ -284,17 +292,16 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         rng: np.random.Generator,
     ) -> Choice:
         rows = rng.permutation(X.shape[0])[: 2 * TRIAL_ROWS]
-        some = rows_at(X, rows)
+        some = X[rows]
         # Inner products, of infinite widths, are tried too: no origin, but all digits.
         columns = columns._replace(origin=None)
-        exact = widen(some)
+        exact = _float64(some)
         return choose(
             {name: prepare(name, exact if name == "rbf" else some, columns) for name in names},
-            None if targets is None else rows_at(targets, rows),
+            None if targets is None else targets[rows],
             bandwidth=self.bandwidth,
             ridge=self.ridge,
             is_small=X.shape[0] <= SMALL,
-            max_memory=self.max_memory,
         )
 
     def _refined(
@@ -302,69 +309,51 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     ) -> Choice:
         """Return a choice with a ridge for as many rows as can be left out one by one quickly."""
         rows = np.sort(rng.permutation(X.shape[0])[:SMALL])
-        sides = choice.sides(rows_at(X, rows), columns)
+        sides = choice.sides(X[rows], columns)
         kernel = choice.block(sides, sides)
-        return replace(choice, ridge=refine_ridge(kernel, rows_at(targets, rows), choice.ridge))
+        return replace(choice, ridge=refine_ridge(kernel, targets[rows], choice.ridge))
 
     def _count_anchors(self, X: Matrix) -> int:
         """Return how many anchors there are: all rows, or as many as normal equations can take."""
         n_rows = int(X.shape[0])
         itemsize = 8 if n_rows <= SMALL else 4
         is_room = itemsize * n_rows**2 <= self.max_memory
-        wanted = n_rows if self.n_anchors is None and is_room else self.n_anchors or SMALL
-        if wanted >= n_rows and is_room:
-            return n_rows
-        # On a device: kernels of the anchors, normal equations, their factor, its inverse.
-        room = max(1, int(np.sqrt(self.max_memory / 32))) if is_tensor(X) else SMALL
-        return min(wanted, n_rows, SMALL, room)
+        # Kernels of the anchors, normal equations, their factor, its inverse.
+        most = min(SMALL, max(1, int(np.sqrt(self.max_memory / 32))))
+        wanted = self.n_anchors or (n_rows if is_room else most)
+        return n_rows if wanted >= n_rows and is_room else min(wanted, n_rows, SMALL)
 
     def _anchors(
         self, X: Matrix, choice: Choice, columns: Columns, n_anchors: int, rng: np.random.Generator
     ) -> Matrix:
         if n_anchors == X.shape[0]:
-            return X.clone() if is_tensor(X) else X.copy()
+            return X.copy()
 
         def block(*sides: Ints) -> Any:
-            return choice.block(*(choice.sides(rows_at(X, rows), columns) for rows in sides))
+            return choice.block(*(choice.sides(X[rows], columns) for rows in sides))
 
-        return rows_at(X, leverage_rows(block, X.shape[0], n_anchors, rng))
+        return X[leverage_rows(block, X.shape[0], n_anchors, rng)]
 
     @property
     def _n_features_out(self) -> int:
         return int(self.coefficients_.shape[1])
 
 
-def _whiten(gram: Numbers) -> Floats:
-    """Return what `linalg.whiten` does, as an array; of a tensor where it lies."""
-    if not is_tensor(gram):
-        return whiten(gram)
-    from torch.linalg import eigh
-
-    return whitening(*map(on_host, eigh(gram.double())))
-
-
-def _like(values: Numbers, rows: Numbers) -> Numbers:
-    """Return what was found for rows, in their precision; of halves in single."""
-    if not is_tensor(rows):
-        return values.astype(rows.dtype, copy=False)
-    is_single = rows.dtype.is_floating_point and rows.itemsize < 8
-    return values.float() if is_single else values
-
-
-def _check_targets(targets: Any, X: Numbers) -> Numbers:
-    """Return targets in double precision, where the rows lie.
+def _check_targets(targets: Any, X: Matrix) -> Floats:
+    """Return targets in double precision.
 
     Raises InvalidInputError: they do not fit the rows, or are not finite.
     """
-    if not is_tensor(targets):
-        targets = np.asarray(targets, dtype=np.float64)
-    found = targets.to(X.device) if is_tensor(targets) else beside(targets, X)
-    found = widen(found)
-    if found.ndim != 2 or found.shape[0] != X.shape[0] or not found.shape[1]:
+    values: Floats = np.asarray(take_in(targets)[0], dtype=np.float64)
+    if values.ndim != 2 or values.shape[0] != X.shape[0] or not values.shape[1]:
         raise InvalidInputError(
             f"targets must be a matrix of {X.shape[0]} rows, one per row of X, got shape "
-            f"{tuple(found.shape)}"
+            f"{values.shape}"
         )
-    if not bool(abs(found).max() < np.inf):
+    if not np.isfinite(values).all():
         raise InvalidInputError("targets have a NaN or infinite value; leave such rows out")
-    return found
+    return values
+
+
+def _float64(rows: Matrix) -> Matrix:
+    return rows.astype(np.float64, copy=False)

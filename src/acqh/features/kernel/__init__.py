@@ -1,1 +1,0 @@
-"""Kernel ridge regression as a feature map."""
