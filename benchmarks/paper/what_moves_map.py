@@ -108,10 +108,10 @@ def training_items(data):
         )  # fmt: skip
         without = measure(method, others, others.parts(data), "unified", 0.0)
         labelled = evaluate(method, data, make_split(data, "labelled", seed=0), database="unified")
-        for first, second, third in zip(with_them, without, labelled, strict=True):
-            say("training items in the database", first.row.direction, method=name, bits=BITS,
+        for (first, *_), (second, *_), third in zip(with_them, without, labelled, strict=True):
+            say("training items in the database", first.direction, method=name, bits=BITS,
                 share_of_training_items=len(field.train) / len(field.database),
-                map_all_with=first.row.map_all, map_all_without=second.row.map_all,
+                map_all_with=first.map_all, map_all_without=second.map_all,
                 map_all_database_is_training_set=third.map_all)  # fmt: skip
 
 

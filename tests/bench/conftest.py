@@ -7,8 +7,8 @@ import pytest
 
 import acqh
 from acqh.bench import ResultRow, Store
-from acqh.bench.running.cells import RunGrid, fair_plan
 from acqh.bench.running.evaluate import open_data
+from acqh.bench.running.runs import plan_runs
 from acqh.bench.running.variants import make_variant
 from acqh.bench.running.worker import Workbench, WorkerSettings, machine, versions
 from acqh.data import save_npz
@@ -19,32 +19,32 @@ collect_ignore = ["run/plugin_methods.py"]
 
 @pytest.fixture(scope="module")
 def bench_folder(tmp_path_factory):
-    """Return a folder with cells of a tiny data set, run by the real runner."""
+    """Return a folder with runs of a tiny data set, run by the real runner."""
     folder = tmp_path_factory.mktemp("bench")
     data_file = folder / "tiny.npz"
     save_npz(acqh.make_multiview(120, n_labels=3, random_state=0), data_file)
     labels = ("acqh", "acqh-paper", "dch", "cvh", "label-ridge", "random")
     variants = tuple(make_variant(label) for label in labels)
-    grid = RunGrid(variants, (8, 32), ("labelled", "unlabelled"), (0, 1), n_threads=1)
-    cells = fair_plan([open_data(str(data_file))], grid)
+    grid = {"lengths": (8, 32), "protocols": ("labelled", "unlabelled"), "seeds": (0, 1)}
+    runs = plan_runs([open_data(str(data_file))], variants, **grid, n_threads=1)
     bench = Workbench(WorkerSettings(1, {"tiny": str(data_file)}))
     store = Store(folder / "results")
     context = {"versions": versions(), "machine": machine(), "finished": 0.0}
-    for cell in cells:
-        outcome = bench.run(cell)
-        store.write({**cell.header(), **outcome.facts, **context}, outcome.curves)
+    for run in runs:
+        facts, curves, _ = bench.run(run)
+        store.write({**run.header(), **facts, **context}, curves)
     return store.path
 
 
 class Written:
-    """A store of made-up cells, for tests that need to know every figure."""
+    """A store of made-up runs, for tests that need to know every value."""
 
     def __init__(self, path):
         self.store = Store(path)
         self.path = path
 
     def add(self, label="acqh", *, ap=(0.5, 0.5), status="done", **facts):
-        """Write a cell in two directions whose queries have these average precisions."""
+        """Write a run in two directions whose queries have these average precisions."""
         settings = {
             "dataset": "wiki", "data_sha256": "0" * 64, "preparation": {}, "protocol": "labelled",
             "database": "learnt", "method": label.split()[0], "params": {"n_bits": 32},
@@ -80,5 +80,5 @@ class Written:
 
 @pytest.fixture
 def written(tmp_path):
-    """Return an empty store to which made-up cells can be added."""
+    """Return an empty store to which made-up runs can be added."""
     return Written(tmp_path / "results")

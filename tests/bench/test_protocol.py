@@ -5,14 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.bench import make_split, plan
-from acqh.bench.protocol import seeds
 from acqh.data import MultiViewData, make_like, make_multiview
 from acqh.errors import InvalidInputError, LabelError
-
-
-def test_five_runs_are_usual():
-    assert seeds(2) == (0, 1)
-    assert seeds() == (0, 1, 2, 3, 4)
 
 
 def test_labelled_database_is_the_training_set_and_all_that_is_no_query():

@@ -19,14 +19,14 @@ def run(*arguments):
     return CliRunner().invoke(app, ["bench", *arguments])
 
 
-def test_a_dry_run_lists_cells_and_writes_nothing(tmp_path, data_file):
+def test_a_dry_run_lists_runs_and_writes_nothing(tmp_path, data_file):
     out = tmp_path / "out"
     options = ("--methods", "acqh,random", "--seeds", "2", "--out", str(out), "--dry-run")
     plan = json.loads(run(data_file, *options, "--json").stdout)
     # Five lengths and two seeds; labelled, hashed and unified.
-    assert plan["n_to_run"] == len(plan["cells"]) == 2 * 5 * 2 * 3
+    assert plan["n_to_run"] == len(plan["runs"]) == 2 * 5 * 2 * 3
     assert plan["seconds"] == pytest.approx(3 * plan["n_to_run"])
-    assert len({cell["key"] for cell in plan["cells"]}) == plan["n_to_run"]
+    assert len({run["key"] for run in plan["runs"]}) == plan["n_to_run"]
     assert "60 to run" in run(data_file, *options).stdout
     once = (*options[:2], *options[4:], "--json")
     assert json.loads(run(data_file, *once).stdout)["n_to_run"] == 30

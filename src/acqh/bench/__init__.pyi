@@ -7,7 +7,6 @@ from acqh.bench.running.evaluate import ResultRow as ResultRow
 from acqh.bench.running.evaluate import evaluate as evaluate
 from acqh.bench.running.plan import Plan as Plan
 from acqh.bench.running.plan import RunSummary as RunSummary
-from acqh.bench.running.plan import Watch as Watch
 from acqh.bench.running.plan import plan as plan
 from acqh.bench.running.plan import run as run
 from acqh.bench.running.store import Store as Store

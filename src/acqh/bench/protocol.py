@@ -1,4 +1,4 @@
-"""Which items of a run are learnt from, asked with and searched."""
+"""Training, query and database items of a run."""
 
 import hashlib
 from collections.abc import Mapping
@@ -209,17 +209,6 @@ class Split:
         if not protocol.learns_from_labels:
             train = train.without_labels()
         return SplitParts(train, data.subset(self.query), database, database_labels)
-
-
-def seeds(n_runs: int = 5) -> tuple[int, ...]:
-    """Return the seeds of the runs that a table averages.
-
-    Examples
-    --------
-    >>> seeds()
-    (0, 1, 2, 3, 4)
-    """
-    return tuple(range(check_positive_int(n_runs, "n_runs")))
 
 
 def make_split(

@@ -88,16 +88,15 @@ def _evaluate(data: Any, seed: int, show: Reporter) -> Iterator[Any]:
         "labelled": ("learnt",),
         "unlabelled": ("hashed", "unified"),
     }
-    cells = list(product(methods, databases))
-    for number, (method, protocol) in enumerate(cells):
-        show(number, len(cells), f"evaluating: {method.info.name}, {protocol} database")
+    runs = list(product(methods, databases))
+    for number, (method, protocol) in enumerate(runs):
+        show(number, len(runs), f"evaluating: {method.info.name}, {protocol} database")
         split = make_split(data, protocol, seed=seed, groups="family")
         parts, started = split.parts(data), time.perf_counter()
         fitted = clone(method).fit(parts.train.views, parts.train.labels)
         fit_seconds = time.perf_counter() - started
         for database in databases[protocol]:
-            found = measure(fitted, split, parts, database, fit_seconds)
-            yield from (each.row for each in found)
+            yield from (row for row, *_ in measure(fitted, split, parts, database, fit_seconds))
 
 
 def _print(data: Any, rows: list[Any], seconds: float) -> None:

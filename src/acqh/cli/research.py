@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from typer import Argument, BadParameter, Exit, Option
 
 from acqh.cli._options import DataDirOption, flag
-from acqh.cli._output import Reporter, count, print_result, print_table, reporting
+from acqh.cli._output import count, print_result, print_table, reporting
 from acqh.errors import InvalidInputError
 
 DataArgument = Annotated[
@@ -36,8 +36,8 @@ ProtocolOption = Annotated[
     Option(help="labelled, unlabelled, label-free, field; by default the first two."),
 ]
 OfficialOption = Annotated[bool, flag("official", "Use the data's own split, not random ones.")]
-RetryOption = Annotated[bool, flag("retry-failed", "Run cells again that have failed.")]
-DryRunOption = Annotated[bool, flag("dry-run", "Only list the cells, and say how long they take.")]
+RetryOption = Annotated[bool, flag("retry-failed", "Repeat runs that have failed.")]
+DryRunOption = Annotated[bool, flag("dry-run", "Only list the runs and estimate their time.")]
 SplitOption = Annotated[str | None, Option(help="The data's own split of this name.")]
 ThreadsOption = Annotated[int | None, Option(min=1, help="By default one per core.")]
 
@@ -78,7 +78,7 @@ def bench(
         _print_plan(planned, retry_failed)
         return
     with reporting() as show:
-        summary = planned.run(retry_failed=retry_failed, watch=_display(show))
+        summary = planned.run(retry_failed=retry_failed, progress=show)
     print_result(asdict(summary), partial(_say, summary))
     if summary.n_left:
         raise Exit(1)
@@ -97,79 +97,47 @@ def _lengths(n_bytes: str) -> list[int]:
 
 
 def _print_plan(planned: Any, retry_failed: bool) -> None:
-    from acqh.bench.running.store import Estimator
+    from acqh.bench.running.store import as_duration, expected_seconds
 
-    estimator = Estimator(planned.store.records())
-    left = {cell.key for cell in planned.pending(retry_failed=retry_failed)}
+    stored = planned.store.records()
+    left = {run.key for run in planned.pending(retry_failed=retry_failed)}
     rows: list[dict[str, Any]] = [
         {
-            "key": cell.key,
-            "dataset": cell.dataset,
-            "protocol": cell.protocol,
-            "database": cell.database,
-            "method": cell.label,
-            "length": cell.n_components_asked,
-            "bytes": cell.bytes_asked,
-            "seed": cell.seed,
-            "state": "run" if cell.key in left else "stored",
-            "seconds": round(estimator.seconds([cell]), 1) if cell.key in left else 0.0,
+            "key": run.key,
+            "dataset": run.dataset,
+            "protocol": run.protocol,
+            "database": run.database,
+            "method": run.label,
+            "length": run.n_components_asked,
+            "bytes": run.bytes_asked,
+            "seed": run.seed,
+            "state": "run" if run.key in left else "stored",
+            "seconds": round(expected_seconds([run], stored), 1) if run.key in left else 0.0,
         }
-        for cell in planned.cells
+        for run in planned.runs
     ]
     seconds = sum(row["seconds"] for row in rows)
     known = {name for row in rows for name, value in row.items() if value is not None}
     columns = [name for name in (rows or [{}])[0] if name in known - {"key"}]
     texts = [["-" if row[name] is None else str(row[name]) for name in columns] for row in rows]
     caption = (
-        f"{count(len(rows), 'cell')}, {len(left):,} to run: about {estimator.describe(seconds)}, "
-        "from the time of like cells in the folder; a cell that is like none counts 3 s."
+        f"{count(len(rows), 'run')}, {len(left):,} to run: about {as_duration(seconds)}, "
+        "from the time of similar runs in the folder; a run without any counts 3 s."
     )
-    table = partial(print_table, "Cells", columns, texts, caption=caption)
-    print_result({"cells": rows, "n_to_run": len(left), "seconds": seconds}, table)
-
-
-def _display(show: Reporter) -> Any:
-    from acqh.bench import Watch
-    from acqh.bench.running.cells import Cell
-    from acqh.bench.running.store import Estimator
-
-    class Display(Watch):
-        def begin(self, cells: Sequence[Cell], records: Sequence[dict[str, Any]]) -> None:
-            self.n_cells = len(cells)
-            self.left = {cell.key: cell for cell in cells}
-            self.estimator = Estimator(records)
-            known = f"{len(records):,} are stored" if records else "a guess, until some have run"
-            show.say(f"{count(len(cells), 'cell')} to run: about {self.time_left()} ({known})")
-
-        def time_left(self) -> str:
-            return self.estimator.describe(self.estimator.seconds(self.left.values()))
-
-        def start(self, cell: Cell) -> None:
-            size = "" if cell.n_components_asked is None else f" {cell.n_components_asked}"
-            what = f"{cell.dataset}, {cell.protocol}, {cell.label}{size}, seed {cell.seed}"
-            done = self.n_cells - len(self.left)
-            show(done, self.n_cells, f"running: about {self.time_left()} left, {what}")
-
-        def end(self, record: dict[str, Any]) -> None:
-            del self.left[record["key"]]
-            self.estimator.learn(record)
-
-        def interrupted(self) -> None:
-            show.say("stopping after this cell; interrupt again to stop at once")
-
-    return Display()
+    table = partial(print_table, "Runs", columns, texts, caption=caption)
+    print_result({"runs": rows, "n_to_run": len(left), "seconds": seconds}, table)
 
 
 def _say(summary: Any) -> None:
     for record in summary.failed:
         print(f"failed: {record['label']} ({record['key']}): {record['reason']}")
     print(
-        f"{count(summary.n_done, 'cell')} run in {summary.seconds:.0f} s, "
+        f"{count(summary.n_done, 'run')} done in {summary.seconds:.0f} s, "
         f"{summary.n_failed:,} failed, {summary.n_stored:,} were there before; "
         f"results in {summary.out / 'results.csv'}"
     )
     if summary.n_left:
-        print(f"interrupted: {summary.n_left:,} cells are left; the same command resumes")
+        print(f"interrupted: {summary.n_left:,} runs are left; the same command resumes")
     else:
         print(f"tables and figures: acqh report {summary.out}")
 
@@ -184,7 +152,7 @@ def report(
     with reporting() as show:
         made = write_report(directory, out, on_step=lambda step: show(0, None, step))
     said = (
-        f"{made.page}\n{made.n_cells:,} cells, {made.n_failed:,} failed; "
+        f"{made.page}\n{made.n_runs:,} runs, {made.n_failed:,} failed; "
         f"{len(made.tables)} files of tables beside the page"
     )
     print_result(asdict(made), said)

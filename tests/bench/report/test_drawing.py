@@ -1,9 +1,9 @@
 import pytest
 
-from acqh.bench.report.comparisons import fair_comparisons
 from acqh.bench.report.drawing import draw
-from acqh.bench.report.plots import Panel, Plot, Series, fair_plots
+from acqh.bench.report.plots import Panel, Plot, Series, plots_of
 from acqh.bench.report.results import load_results
+from acqh.bench.report.tables import compare
 
 HOSTILE = "<script>alert('$1')</script>"
 
@@ -15,7 +15,7 @@ def plot():
         Series("dch", "baseline", (1, 2, 4), (0.2, 0.3, 0.35)),
         Series(HOSTILE, "baseline", (4,), (0.1,)),
         Series("_mine", "baseline", (1, 2), (0.12, 0.13)),
-        Series("label-ridge", "control", (), (0.5,)),
+        Series("label-ridge", "trivial", (), (0.5,)),
     )
     panels = (Panel("image → text", series), Panel("text → image", series[:2]))
     return Plot("a-plot", "Quality", "A & b.", "bytes", "MAP@all", panels, x_log=True)
@@ -37,19 +37,17 @@ def test_names_are_written_and_escaped(plot):
     assert "_mine</text>" in text
 
 
-def test_fair_plots_hold_the_means_over_seeds(written):
+def test_plots_of_hold_the_means_over_seeds(written):
     for n_bytes, value in ((1, 0.2), (4, 0.4)):
         for seed in (0, 1):
             written.add("dch", ap=[value + 0.1 * seed], seed=seed, bytes_asked=n_bytes,
                         params={"n_bits": 8 * n_bytes})  # fmt: skip
     written.add("label-ridge", params={}, ap=[0.5])
     results = load_results(written.path)
-    plots = {
-        p.name.rpartition("-")[2]: p for p in fair_plots(results, fair_comparisons(results)[0])
-    }
-    control, dch = plots["bytes"].panels[0].series
+    plots = {p.name.rpartition("-")[2]: p for p in plots_of(results, compare(results)[0])}
+    trivial, dch = plots["bytes"].panels[0].series
     assert (dch.x, dch.y) == ((1, 4), pytest.approx((0.25, 0.45)))
-    assert (control.x, control.y) == ((), (0.5,))
+    assert (trivial.x, trivial.y) == ((), (0.5,))
     assert plots["time"].panels[0].series[1].y == pytest.approx((0.45,))
     assert plots["topn"].panels[0].series[0].y == pytest.approx((0.9, 0.8, 0.7))
     assert plots["pr"].panels[1].series[0].x[0] == pytest.approx(0.1)

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from acqh.bench.report.comparisons import fair_comparisons
 from acqh.bench.report.formats import escape_latex, to_csv, to_latex
 from acqh.bench.report.results import load_results
+from acqh.bench.report.tables import compare
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def table(written):
         for seed in (0, 1):
             written.add(label, ap=[value, value + 0.02 * seed], seed=seed)
     written.add("random", ap=[0.1], database="hashed", row={"bytes_per_item": 2})
-    return fair_comparisons(load_results(written.path))[0].tables[0]
+    return compare(load_results(written.path))[0].tables[0]
 
 
 def body(latex):
@@ -25,7 +25,7 @@ def body(latex):
     return [line for line in inside if not re.match(r"\\(midrule|cmidrule)", line)]
 
 
-def test_csv_has_a_line_for_each_figure_and_loses_no_digit(table):
+def test_csv_has_a_line_for_each_value_and_loses_no_digit(table):
     lines = list(csv.DictReader(io.StringIO(to_csv(table))))
     assert len(lines) == sum(len(row.entries) for row in table.rows)
     by_name = {(line["label"], line["group"]): line for line in lines}
@@ -33,10 +33,10 @@ def test_csv_has_a_line_for_each_figure_and_loses_no_digit(table):
         line = by_name[row.label, "image → text"]
         assert float(line["mean"]) == row.entries[0].summary.mean
         assert line["verdict"] == (row.entries[0].verdict or "")
-        assert line["coded_from"] == row.coded_from
+        assert line["encoded_from"] == row.encoded_from
 
 
-def test_latex_has_as_many_cells_in_every_line_and_balanced_braces(table):
+def test_latex_has_as_many_values_in_every_line_and_balanced_braces(table):
     latex = to_latex(table)
     n_columns = len(re.search(r"\{@\{\}(l+r+)@\{\}\}", latex)[1])
     for line in body(latex):
@@ -49,7 +49,7 @@ def test_latex_has_as_many_cells_in_every_line_and_balanced_braces(table):
     assert plain.isascii() or "·" in plain
 
 
-def test_latex_shows_best_second_controls_and_what_must_be_said(table):
+def test_latex_shows_best_second_trivial_baselines_and_what_must_be_said(table):
     latex = to_latex(table)
     assert r"acqh-paper & labels & \textbf{0.505}\,{\scriptsize$\pm$\,0.007}" in latex
     assert r"dch & labels & \underline{0.405}" in latex

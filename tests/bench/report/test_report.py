@@ -6,7 +6,7 @@ from acqh.bench import write_report
 from acqh.cli import main
 from acqh.errors import InvalidInputError
 
-# Ninety cells are run for the report.
+# Ninety runs are made for the report.
 pytestmark = pytest.mark.slow
 
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -60,10 +60,10 @@ def test_everything_is_written_beside_the_page(made, bench_folder):
     for path in (made.page, *made.tables):
         assert path.stat().st_size > 0
     assert made.n_failed == 0
-    assert made.n_cells == len(list((bench_folder / "cells").iterdir()))
+    assert made.n_runs == len(list((bench_folder / "runs").iterdir()))
 
 
-def test_the_page_shows_a_table_for_every_protocol_with_both_controls(page):
+def test_the_page_shows_a_table_for_every_protocol_with_both_trivial_baselines(page):
     for name in ("labelled", "unlabelled-hashed", "unlabelled-unified"):
         table = f"fair-tiny-{name}-map-all"
         labels = column(page, table, 0)
@@ -143,7 +143,7 @@ def test_names_and_reasons_cannot_add_elements_to_the_page(
     assert seen == []
 
 
-def test_failed_cells_are_listed_with_reasons(written, tmp_path, without_figures):
+def test_failed_runs_are_listed_with_reasons(written, tmp_path, without_figures):
     written.add("dch")
     for seed in (0, 3):
         written.add("ksh", status="failed", reason="MemoryError: too large", seed=seed)
@@ -155,11 +155,13 @@ def test_failed_cells_are_listed_with_reasons(written, tmp_path, without_figures
 
 
 @pytest.mark.parametrize(
-    ("control", "first"), [(0.328, "label-ridge 0.328"), (0.323, "acqh and label-ridge 0.323")]
+    ("trivial", "first"), [(0.328, "label-ridge 0.328"), (0.323, "acqh and label-ridge 0.323")]
 )
-def test_controls_are_in_the_list_of_winners(written, tmp_path, without_figures, control, first):
+def test_trivial_baselines_are_in_the_list_of_winners(
+    written, tmp_path, without_figures, trivial, first
+):
     written.add("acqh", ap=[0.323])
-    written.add("label-ridge", ap=[control])
+    written.add("label-ridge", ap=[trivial])
     text = write_report(written.path, tmp_path / "report").page.read_text()
     winners = text[text.index("First of each column") :]
     winners = winners[: winners.index("</table>")]
@@ -206,7 +208,7 @@ def test_the_command_prints_where_the_report_is(run, written, tmp_path):
 def test_an_empty_or_damaged_folder_is_told_without_a_traceback(run, written, tmp_path):
     key = written.add("dch")
     (tmp_path / "empty").mkdir()
-    (written.path / "cells" / f"{key}.json").write_text("{")
+    (written.path / "runs" / f"{key}.json").write_text("{")
     for folder, message in ((tmp_path / "empty", "no results"), (written.path, f"{key}.json")):
         code, _, told = run(folder)
         assert code == 1

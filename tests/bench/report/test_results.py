@@ -17,7 +17,7 @@ def test_a_missing_or_empty_folder_says_what_to_do(tmp_path):
 @pytest.mark.parametrize("missing", ["setting", "label", "versions", "split_hash"])
 def test_a_record_without_a_part_is_damaged(written, missing):
     key = written.add()
-    path = written.path / "cells" / f"{key}.json"
+    path = written.path / "runs" / f"{key}.json"
     record = json.loads(path.read_text())
     del record[missing]
     path.write_text(json.dumps(record))
@@ -27,7 +27,7 @@ def test_a_record_without_a_part_is_damaged(written, missing):
 
 def test_a_setting_or_row_without_a_part_is_damaged(written):
     key = written.add()
-    path = written.path / "cells" / f"{key}.json"
+    path = written.path / "runs" / f"{key}.json"
     record = json.loads(path.read_text())
     del record["rows"][1]["map_50"]
     path.write_text(json.dumps(record))
@@ -41,12 +41,12 @@ def test_a_setting_or_row_without_a_part_is_damaged(written):
 
 def test_curves_that_are_missing_damaged_or_incomplete_are_told(written):
     key = written.add()
-    run = load_results(written.path).runs[0]
+    run = load_results(written.path).results[0]
     path = written.path / "curves" / f"{key}.npz"
     with pytest.raises(CorruptBundleError, match="no array 'magic_0'"):
         load_results(written.path).curve(run, "magic")
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(CorruptBundleError, match=f"cannot be used.*remove cells/{key}.json"):
+    with pytest.raises(CorruptBundleError, match=f"cannot be used.*remove runs/{key}.json"):
         load_results(written.path).curve(run, "ap")
     path.unlink()
     with pytest.raises(CorruptBundleError, match="cannot be used"):
@@ -59,17 +59,17 @@ def test_the_newest_record_of_a_setting_counts_and_success_before_failure(writte
     written.add(ap=[0.3], finished=2.0)
     written.add(status="failed", finished=4.0)
     results = load_results(written.path)
-    assert [run.row["map_all"] for run in results.runs] == pytest.approx([0.2, 0.2])
+    assert [run.row["map_all"] for run in results.results] == pytest.approx([0.2, 0.2])
     assert results.failures == []
-    assert results.n_left_out == 3
+    assert results.n_skipped == 3
 
 
 def test_results_are_those_of_the_records_whatever_the_table_says(written):
     written.add()
-    before = load_results(written.path).runs
+    before = load_results(written.path).results
     assert before
     (written.path / "results.csv").write_text("no table at all")
-    assert load_results(written.path).runs == before
+    assert load_results(written.path).results == before
 
 
 def test_a_run_knows_its_curves_size_and_kind(written):
@@ -78,12 +78,12 @@ def test_a_run_knows_its_curves_size_and_kind(written):
     written.add("acqh-paper", params={"n_codebooks": 4, "n_components": 16},
                 n_components_asked=None, bytes_asked=None)  # fmt: skip
     results = load_results(written.path)
-    by_label = {run.label: run for run in results.runs}
+    by_label = {run.label: run for run in results.results}
     np.testing.assert_array_equal(results.average_precisions(by_label["dch"]), [0.25, 0.75])
     sizes = {label: run.n_bytes for label, run in by_label.items()}
     assert sizes == {"dch": 4, "label-ridge rbf": None, "acqh-paper": 4}
     kinds = {label: run.kind for label, run in by_label.items()}
-    assert kinds == {"dch": "baseline", "label-ridge rbf": "control", "acqh-paper": "ours"}
+    assert kinds == {"dch": "baseline", "label-ridge rbf": "trivial", "acqh-paper": "ours"}
 
 
 def test_deviation_is_that_of_a_sample_and_none_for_one_value():
@@ -96,10 +96,10 @@ def test_results_of_older_data_and_code_are_left_out(written, changed):
     old = {written.add("dch", **{changed: "old"}, seed=seed) for seed in (0, 1)}
     key = written.add("dch", **{changed: "new"}, seed=0)
     results = load_results(written.path)
-    assert {run.record["key"] for run in results.runs} == {key}
-    assert results.n_left_out == 2
+    assert {run.record["key"] for run in results.results} == {key}
+    assert results.n_skipped == 2
     written.store.write_plan({"keys": [*old]})
-    assert {run.record["key"] for run in load_results(written.path).runs} == old
+    assert {run.record["key"] for run in load_results(written.path).results} == old
 
 
 def test_of_two_numbers_of_threads_that_of_the_last_plan_counts(written):
@@ -107,5 +107,5 @@ def test_of_two_numbers_of_threads_that_of_the_last_plan_counts(written):
     for key in keys:
         written.store.write_plan({"keys": [key]})
         results = load_results(written.path)
-        assert {run.record["key"] for run in results.runs} == {key}
-        assert results.n_left_out == 1
+        assert {run.record["key"] for run in results.results} == {key}
+        assert results.n_skipped == 1

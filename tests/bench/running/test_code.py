@@ -1,4 +1,4 @@
-"""The fingerprint of the code follows all that figures come from."""
+"""The fingerprint of the code follows all that results come from."""
 
 import re
 import shutil
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import acqh
-from acqh.bench.running.cells import APART, digest_rooms, fingerprint_code
+from acqh.bench.running.runs import UNRELATED, digest_sources, fingerprint_code
 from acqh.errors import InvalidInputError
 from acqh.methods import CVH
 
@@ -37,21 +37,21 @@ def where_defined(name):
 @pytest.mark.parametrize(
     "name", ["make_split", "split_rows", "measure", "mean_average_precision", "solve_spd"]
 )
-def test_a_change_of_splits_measures_or_data_runs_cells_again(copy, name):
-    before = digest_rooms(copy)
+def test_a_change_of_splits_measures_or_data_repeats_runs(copy, name):
+    before = digest_sources(copy)
     path = copy / where_defined(name)
     text = path.read_text()
     path.write_text(text.replace(f"def {name}(", f"def {name}(  # another rule\n", 1))
-    assert digest_rooms(copy) != before
+    assert digest_sources(copy) != before
     path.write_text(text)
-    assert digest_rooms(copy) == before
+    assert digest_sources(copy) == before
 
 
-def test_a_change_of_the_report_runs_nothing_again(copy):
-    before = digest_rooms(copy)
+def test_a_change_of_the_report_repeats_nothing(copy):
+    before = digest_sources(copy)
     path = copy / where_defined("render_page")
     path.write_text(path.read_text() + "\nANOTHER = True\n")
-    assert digest_rooms(copy) == before
+    assert digest_sources(copy) == before
 
 
 def test_a_file_of_ones_own_counts(tmp_path):
@@ -71,9 +71,9 @@ def test_a_file_of_ones_own_counts(tmp_path):
     del sys.modules["changing"]
 
 
-def test_what_runs_cells_uses_nothing_that_stands_apart():
-    assert all((PACKAGE / room).is_dir() for room in APART)
-    apart = "|".join(room.replace("/", r"\.") for room in APART)
+def test_runs_use_no_unrelated_subpackage():
+    assert all((PACKAGE / room).is_dir() for room in UNRELATED)
+    apart = "|".join(room.replace("/", r"\.") for room in UNRELATED)
     bench = PACKAGE / "bench"
     for path in (bench / "protocol.py", *(bench / "running").glob("*.py")):
         assert not re.search(rf"(from|import) acqh\.({apart})\b", path.read_text()), path

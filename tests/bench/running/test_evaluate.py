@@ -29,11 +29,11 @@ def test_figures_are_those_of_the_metric_on_all_scores(data):
     split = make_split(data, "unlabelled", seed=3)
     rows = evaluate(LabelRidge(), data, split, database="unified")
     parts = split.parts(data)
-    control = LabelRidge().fit(parts.train)
-    codes = control.encode(dict(parts.database.views))
+    ridge = LabelRidge().fit(parts.train)
+    codes = ridge.encode(dict(parts.database.views))
     for row in rows:
         view = row.direction.partition("->")[0]
-        scores = control.project(parts.query.views[view], view=view) @ codes.T
+        scores = ridge.project(parts.query.views[view], view=view) @ codes.T
         relevant = relevance(parts.query.labels, parts.database_labels)
         assert row.map_all == pytest.approx(mean_average_precision(scores, relevant), abs=1e-6)
         assert (row.n_query, row.n_database) == (len(split.query), len(split.database))
@@ -59,11 +59,11 @@ def test_what_is_timed_and_stored_is_a_search_of_the_index(data, method, search)
     split = make_split(data, "unlabelled")
     parts = split.parts(data)
     fitted = method.fit(parts.train)
-    measured = measure(fitted, split, parts, "unified", 0.0)[0]
+    row, _, ranking = measure(fitted, split, parts, "unified", 0.0)[0]
     codes = fitted.encode(dict(parts.database.views), mode="unified")
-    view = measured.row.direction.partition("->")[0]
+    view = row.direction.partition("->")[0]
     queries = fitted.embed_queries(parts.query.views[view], view=view)
-    np.testing.assert_array_equal(measured.ranking, split.database[search(fitted, codes, queries)])
+    np.testing.assert_array_equal(ranking, split.database[search(fitted, codes, queries)])
 
 
 def test_labels_of_an_unlabelled_database_cannot_be_asked_for(data):

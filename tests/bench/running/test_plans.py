@@ -1,16 +1,17 @@
+import itertools
+
 import numpy as np
 import pytest
 
 import acqh
 from acqh.bench.protocol import make_split
-from acqh.bench.running.cells import (
-    CODE_LENGTHS,
-    RunGrid,
-    build,
-    fair_plan,
-)
 from acqh.bench.running.evaluate import BenchData, hash_contents, open_data, prepare
-from acqh.bench.running.store import Estimator
+from acqh.bench.running.runs import (
+    CODE_LENGTHS,
+    build,
+    plan_runs,
+)
+from acqh.bench.running.store import as_duration, expected_seconds
 from acqh.bench.running.variants import RandomCodes, list_variants, make_maps, make_variant
 from acqh.bench.running.worker import peak_memory, reset_peak_memory
 from acqh.data import save_npz
@@ -24,44 +25,47 @@ def source():
     return BenchData(data, hash_contents(data), {})
 
 
-def grid_of(variants, seeds=(0, 1)):
-    return RunGrid(tuple(variants), CODE_LENGTHS, ("labelled", "unlabelled"), seeds, n_threads=1)
+def runs_of(source, variants, seeds=(0, 1)):
+    protocols = ("labelled", "unlabelled")
+    return plan_runs(
+        [source], variants, lengths=CODE_LENGTHS, protocols=protocols, seeds=seeds, n_threads=1
+    )
 
 
 def test_every_method_gets_the_bytes_asked_for(source):
     train = source.data
-    for cell in fair_plan([source], grid_of(list_variants(), seeds=(0,))):
-        if cell.protocol == "labelled" and cell.bytes_asked == 2:
-            method = build(cell)
-            assert method.info.name == cell.method
-            if cell.method in ("acqh", "ccq", "stacked", "random", "dch"):
+    for run in runs_of(source, list_variants(), seeds=(0,)):
+        if run.protocol == "labelled" and run.bytes_asked == 2:
+            method = build(run)
+            assert method.info.name == run.method
+            if run.method in ("acqh", "ccq", "stacked", "random", "dch"):
                 assert method.fit(train.views, train.labels).bytes_per_item == 2
 
 
-def test_an_unlabelled_database_is_coded_in_every_way_that_needs_no_labels(source):
-    cells = fair_plan([source], grid_of([make_variant("acqh"), make_variant("label-ridge")]))
+def test_an_unlabelled_database_is_encoded_in_every_way_that_needs_no_labels(source):
+    runs = runs_of(source, [make_variant("acqh"), make_variant("label-ridge")])
     modes = {
-        (cell.label, cell.protocol): {
+        (run.label, run.protocol): {
             other.database
-            for other in cells
-            if (other.label, other.protocol) == (cell.label, cell.protocol)
+            for other in runs
+            if (other.label, other.protocol) == (run.label, run.protocol)
         }
-        for cell in cells
+        for run in runs
     }
     for label in ("acqh", "label-ridge"):
         assert modes[label, "labelled"] == {"learnt"}
         assert modes[label, "unlabelled"] == {"hashed", "unified"}
-    control = [cell for cell in cells if cell.label == "label-ridge"]
-    assert len(control) == 2 * 3
-    assert all(cell.bytes_asked is None for cell in control)
+    trivial = [run for run in runs if run.label == "label-ridge"]
+    assert len(trivial) == 2 * 3
+    assert all(run.bytes_asked is None for run in trivial)
 
 
 def test_a_method_whose_items_take_two_bytes_at_least_is_not_asked_for_one(source):
-    cells = fair_plan([source], grid_of([make_variant("ccq")]))
-    assert {cell.bytes_asked for cell in cells} == {2, 4, 8, 16}
+    runs = runs_of(source, [make_variant("ccq")])
+    assert {run.bytes_asked for run in runs} == {2, 4, 8, 16}
 
 
-def test_all_means_every_method_without_a_network_and_the_controls():
+def test_all_means_every_method_without_a_network_and_trivial_baselines():
     labels = {variant.label for variant in list_variants()}
     assert {"acqh", "acqh-paper", "acqh rbf", "label-ridge", "random", "dch"} <= labels
     assert not {"deep-cmh", "ddcmh"} & labels
@@ -72,7 +76,7 @@ def test_methods_that_need_two_views_are_left_out_of_three():
         60, widths={"image": 4, "text": 5, "sound": 3}, n_labels=3, random_state=0
     )
     source = BenchData(data, hash_contents(data), {})
-    labels = {cell.label for cell in fair_plan([source], grid_of(list_variants()))}
+    labels = {run.label for run in runs_of(source, list_variants())}
     assert "acqh" in labels
     assert "qch" not in labels
 
@@ -126,29 +130,34 @@ def test_preparation_is_fitted_on_training_rows_alone(source):
 
 def test_random_codes_do_not_depend_on_the_order_of_calls(source):
     views = source.data.views
-    control = RandomCodes(16, random_state=3).fit(views)
-    codes = control.encode({"text": views["text"]})
-    np.testing.assert_array_equal(control.encode({"text": views["text"][50:]}), codes[50:])
+    trivial = RandomCodes(16, random_state=3).fit(views)
+    codes = trivial.encode({"text": views["text"]})
+    np.testing.assert_array_equal(trivial.encode({"text": views["text"][50:]}), codes[50:])
     assert codes.shape == (120, 2)
-    assert (control.encode(dict(views)) != codes).mean() > 0.9
+    assert (trivial.encode(dict(views)) != codes).mean() > 0.9
     other = RandomCodes(16, random_state=4).fit(views)
     assert (other.encode({"text": views["text"]}) != codes).mean() > 0.9
-    assert abs(control.decode(codes).mean()) < 0.1
+    assert abs(trivial.decode(codes).mean()) < 0.1
 
 
-def test_time_is_expected_from_the_most_alike_cells(source):
-    cells = fair_plan([source], grid_of([make_variant("acqh"), make_variant("dch")], seeds=(0,)))
-    estimator = Estimator()
-    assert estimator.seconds(cells[:2]) == 6
-    for cell, seconds in zip(cells[:1], [10.0], strict=True):
-        estimator.learn({**cell.header(), "status": "done", "seconds": seconds})
-    assert estimator.seconds(cells) == 10 * len(cells)
-    dch = next(cell for cell in cells if cell.label == "dch")
-    estimator.learn({**dch.header(), "status": "done", "seconds": 2.0})
-    estimator.learn({**dch.header(), "status": "failed", "seconds": 100.0})
-    assert estimator.seconds([dch]) == 2
-    assert estimator.seconds([cells[0]]) == 10
-    assert [Estimator.describe(seconds) for seconds in (5, 300, 9000)] == ["5 s", "5 min", "2.5 h"]
+def test_time_is_expected_from_the_most_similar_runs(source):
+    runs = runs_of(source, [make_variant("acqh"), make_variant("dch")], seeds=(0,))
+    assert expected_seconds(runs[:2], []) == 6
+    records = [{**runs[0].header(), "status": "done", "seconds": 10.0}]
+    assert expected_seconds(runs, records) == 10 * len(runs)
+    dch = next(run for run in runs if run.label == "dch")
+    records.append({**dch.header(), "status": "done", "seconds": 2.0})
+    records.append({**dch.header(), "status": "failed", "seconds": 100.0})
+    assert expected_seconds([dch], records) == 2
+    assert expected_seconds([runs[0]], records) == 10
+    assert [as_duration(seconds) for seconds in (5, 300, 9000)] == ["5 s", "5 min", "2.5 h"]
+
+
+def test_runs_of_one_fit_are_neighbours_and_come_once(source):
+    runs = runs_of(source, [make_variant("acqh"), make_variant("acqh")], seeds=(0,))
+    fits = [run.fit_key for run in runs]
+    assert len({run.key for run in runs}) == len(runs)
+    assert sum(a != b for a, b in itertools.pairwise(fits)) == len(set(fits)) - 1
 
 
 def test_peak_memory_is_of_the_time_since_the_reset():

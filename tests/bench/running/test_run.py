@@ -1,10 +1,10 @@
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
 import time
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +12,9 @@ import pytest
 
 import acqh
 from acqh import bench
-from acqh.bench.running.cells import RunGrid, fair_plan
 from acqh.bench.running.evaluate import open_data
-from acqh.bench.running.plan import pending, run_cells
+from acqh.bench.running.plan import Plan
+from acqh.bench.running.runs import plan_runs
 from acqh.bench.running.store import Store
 from acqh.bench.running.variants import find_method, load_method_file, make_variant
 from acqh.bench.running.worker import Workbench, WorkerSettings
@@ -37,9 +37,12 @@ def data_file(tmp_path_factory):
     return path
 
 
-def grid_of(*labels, seeds=(0,), protocols=("labelled", "unlabelled"), lengths=(8,)):
-    variants = tuple(make_variant(label) for label in labels)
-    return RunGrid(variants, lengths, protocols, seeds, n_threads=1)
+def runs_of(data_file, *labels, seeds=(0,), protocols=("labelled", "unlabelled")):
+    variants = [make_variant(label) for label in labels]
+    source = open_data(str(data_file))
+    return plan_runs(
+        [source], variants, lengths=(8,), protocols=protocols, seeds=seeds, n_threads=1
+    )
 
 
 def settings_of(data_file, *classes):
@@ -65,69 +68,66 @@ def own_registry():
         del sys.modules[name]
 
 
-def run_here(cells, data_file):
-    """Return what the cells give in this process."""
+def run_here(runs, data_file):
+    """Return what the runs give in this process."""
     workbench = Workbench(WorkerSettings(1, {"tiny": str(data_file)}))
-    return {cell.key: workbench.run(cell) for cell in cells}
+    return {run.key: workbench.run(run) for run in runs}
 
 
-def test_every_cell_is_stored_and_none_runs_twice(tmp_path, data_file):
-    cells = fair_plan([open_data(str(data_file))], grid_of("acqh", "label-ridge", "random"))
+def test_every_run_is_stored_and_none_runs_twice(tmp_path, data_file):
+    runs = runs_of(data_file, "acqh", "label-ridge", "random")
     store = Store(tmp_path)
-    summary = run_cells(cells, store, settings_of(data_file))
-    assert (summary.n_done, summary.n_failed, summary.n_left) == (len(cells), 0, 0)
-    assert {record["key"] for record in store.records()} == {cell.key for cell in cells}
+    summary = Plan(tuple(runs), store, settings_of(data_file)).run()
+    assert (summary.n_done, summary.n_failed, summary.n_left) == (len(runs), 0, 0)
+    assert {record["key"] for record in store.records()} == {run.key for run in runs}
     for record in store.records():
         assert record["peak_bytes"] > 1e6
         assert 0 <= record["fit_cpu_seconds"] < 1000
-    again = run_cells(cells, Store(tmp_path), settings_of(data_file))
-    assert (again.n_stored, again.n_done) == (len(cells), 0)
+    again = Plan(tuple(runs), Store(tmp_path), settings_of(data_file)).run()
+    assert (again.n_stored, again.n_done) == (len(runs), 0)
 
 
 def test_a_second_run_gives_the_same_results(tmp_path, data_file):
-    cells = fair_plan(
-        [open_data(str(data_file))], grid_of("acqh rbf", "acqh kernel", "dch", "random")
-    )
-    first, second = run_here(cells, data_file), run_here(cells[::-1], data_file)
-    for key, outcome in first.items():
-        other = second[key]
-        assert without_times(outcome.facts["rows"]) == without_times(other.facts["rows"])
-        assert outcome.curves.keys() == other.curves.keys()
-        for name, values in outcome.curves.items():
-            np.testing.assert_array_equal(values, other.curves[name])
+    runs = runs_of(data_file, "acqh rbf", "acqh kernel", "dch", "random")
+    first, second = run_here(runs, data_file), run_here(runs[::-1], data_file)
+    for key, (facts, curves, _) in first.items():
+        other_facts, other_curves, _ = second[key]
+        assert without_times(facts["rows"]) == without_times(other_facts["rows"])
+        assert curves.keys() == other_curves.keys()
+        for name, values in curves.items():
+            np.testing.assert_array_equal(values, other_curves[name])
 
 
 @pytest.mark.slow
 def test_failures_and_crashes_are_rows_and_the_run_goes_on(tmp_path, data_file):
     settings = settings_of(data_file, "Raising", "Killed")
-    grid = grid_of("raising", "killed", "random", protocols=("labelled",))
-    cells = fair_plan([open_data(str(data_file))], grid)
+    runs = runs_of(data_file, "raising", "killed", "random", protocols=("labelled",))
     store = Store(tmp_path)
-    summary = run_cells(cells, store, settings)
+    plan = Plan(tuple(runs), store, settings)
+    summary = plan.run()
     assert (summary.n_done, summary.n_failed) == (1, 2)
     reasons = {record["label"]: record["reason"] for record in store.records()}
     assert reasons["raising"] == "RuntimeError: this method cannot"
     assert "SIGKILL" in reasons["killed"]
     assert reasons["random"] is None
-    assert pending(cells, store) == []
-    assert pending(cells, store, retry_failed=True) == cells[:2]
+    assert plan.pending() == []
+    assert plan.pending(retry_failed=True) == runs[:2]
 
 
-def test_ways_to_code_the_database_share_one_fit(data_file):
-    cells = fair_plan([open_data(str(data_file))], grid_of("acqh", protocols=("unlabelled",)))
-    assert [cell.database for cell in cells] == ["hashed", "unified"]
-    rows = [outcome.facts["rows"][0] for outcome in run_here(cells, data_file).values()]
+def test_ways_to_encode_the_database_share_one_fit(data_file):
+    runs = runs_of(data_file, "acqh", protocols=("unlabelled",))
+    assert [run.database for run in runs] == ["hashed", "unified"]
+    rows = [facts["rows"][0] for facts, *_ in run_here(runs, data_file).values()]
     assert rows[0]["fit_seconds"] == rows[1]["fit_seconds"]
-    alone = run_here(cells[1:], data_file)[cells[1].key]
-    assert alone.facts["rows"][0]["map_all"] == rows[1]["map_all"]
+    alone, *_ = run_here(runs[1:], data_file)[runs[1].key]
+    assert alone["rows"][0]["map_all"] == rows[1]["map_all"]
 
 
 def test_curves_agree_with_the_figures(data_file):
-    cells = fair_plan([open_data(str(data_file))], grid_of("acqh", protocols=("labelled",)))
-    outcome = run_here(cells, data_file)[cells[0].key]
-    assert outcome.facts["status"] == "done"
-    curves = outcome.curves
-    for place, row in enumerate(outcome.facts["rows"]):
+    runs = runs_of(data_file, "acqh", protocols=("labelled",))
+    facts, curves, _ = run_here(runs, data_file)[runs[0].key]
+    assert facts["status"] == "done"
+    for place, row in enumerate(facts["rows"]):
         assert np.nanmean(curves[f"ap_{place}"]) == pytest.approx(row["map_all"], abs=1e-6)
         assert len(curves[f"ap_{place}"]) == row["n_query"]
         assert len(curves["top_n"]) == len(curves[f"precision_top_n_{place}"])
@@ -161,7 +161,7 @@ def test_classes_and_files_name_methods_as_names_do(tmp_path, data_file):
     planned = bench.plan(
         [data_file], out=tmp_path, methods=[CVH, f"{PLUGINS}:Raising", "random"], bits=[8]
     )
-    assert {cell.label for cell in planned.cells} == {"cvh", "raising", "random"}
+    assert {run.label for run in planned.runs} == {"cvh", "raising", "random"}
     assert planned.settings.method_files == (f"{PLUGINS}:Raising",)
     assert not (tmp_path / "results.csv").exists()
     with pytest.raises(InvalidInputError, match="names or classes"):
@@ -176,13 +176,13 @@ def test_classes_and_files_name_methods_as_names_do(tmp_path, data_file):
 
 def test_without_labels_only_methods_that_need_none_are_trained(data_file, tmp_path):
     planned = bench.plan(data_file, out=tmp_path, bits=[16], protocol="label-free", seeds=1)
-    names = {cell.method for cell in planned.cells}
+    names = {run.method for run in planned.runs}
     assert {"acqh", "cmfh", "lssh", "ccq", "stacked", "cvh", "fsh", "cre", "random"} <= names
     assert all(find_method(name).info.label_free for name in names)
-    chosen = [cell for cell in planned.cells if cell.method in ("acqh", "cvh", "random")]
-    for outcome in run_here(chosen, data_file).values():
-        assert outcome.facts["reason"] is None
-        assert {row["protocol"] for row in outcome.facts["rows"]} == {"label-free"}
+    chosen = [run for run in planned.runs if run.method in ("acqh", "cvh", "random")]
+    for facts, *_ in run_here(chosen, data_file).values():
+        assert facts["reason"] is None
+        assert {row["protocol"] for row in facts["rows"]} == {"label-free"}
 
 
 @pytest.fixture
@@ -197,7 +197,8 @@ def said_by(process, pipe):
     with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
         for _ in range(PATIENCE):
             is_over = process.poll() is not None
-            if select.select([reader], [], [], 1)[0] and (said := reader.read()):
+            # Not by select, which takes no file numbers from 1,024 on.
+            if wait([reader], 1) and (said := reader.read()):
                 return said.decode()
             assert not is_over, process.communicate(timeout=PATIENCE)[1]
     raise AssertionError("the run has not begun")
@@ -218,7 +219,7 @@ def let_go(process, pipe):
 
 @pytest.fixture
 def waiting_run(tmp_path, data_file, pipes):
-    """Start a run of three cells, of which the second says that it has begun, and waits."""
+    """Start a run of three runs, of which the second says that it has begun, and waits."""
     command = [
         sys.executable, "-m", "acqh", "bench", str(data_file), "--methods", "waiting",
         "--method", f"{PLUGINS}:Waiting", "--bytes", "1", "--protocol", "labelled",
@@ -239,7 +240,7 @@ def waiting_run(tmp_path, data_file, pipes):
 
 
 @needs_pipes
-def test_a_killed_run_resumes_with_the_cell_it_was_at(tmp_path, data_file, waiting_run):
+def test_a_killed_run_resumes_with_the_run_it_was_at(tmp_path, data_file, waiting_run):
     with pytest.raises(InvalidInputError, match="another run"), Store(tmp_path / "out").locked():
         pass
     waiting_run.kill()
@@ -247,14 +248,12 @@ def test_a_killed_run_resumes_with_the_cell_it_was_at(tmp_path, data_file, waiti
     store = Store(tmp_path / "out")
     assert [record["setting"]["seed"] for record in store.records()] == [0]
     settings = settings_of(data_file, "Waiting")
-    grid = grid_of("waiting", protocols=("labelled",), seeds=(0, 1, 2))
-    cells = fair_plan([open_data(str(data_file))], grid)
-    with store.locked():
-        summary = run_cells(cells, store, settings)
+    runs = runs_of(data_file, "waiting", protocols=("labelled",), seeds=(0, 1, 2))
+    summary = Plan(tuple(runs), store, settings).run()
     assert (summary.n_stored, summary.n_done) == (1, 2)
-    whole = run_here(cells, data_file)
+    whole = run_here(runs, data_file)
     for record in Store(tmp_path / "out").records():
-        rows = whole[record["key"]].facts["rows"]
+        rows = whole[record["key"]][0]["rows"]
         assert without_times(record["rows"]) == without_times(rows)
 
 
@@ -267,7 +266,7 @@ def test_results_are_not_written_into_what_acqh_has_saved(tmp_path):
 
 
 @needs_pipes
-def test_an_interrupt_stops_after_the_current_cell(tmp_path, pipes, waiting_run):
+def test_an_interrupt_stops_after_the_current_run(tmp_path, pipes, waiting_run):
     waiting_run.send_signal(signal.SIGINT)
     let_go(waiting_run, pipes / "go")
     output, errors = waiting_run.communicate(timeout=PATIENCE)

@@ -5,12 +5,12 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from acqh.bench.running.cells import Cell, merge_cells
 from acqh.bench.running.evaluate import ResultRow
+from acqh.bench.running.runs import Run
 from acqh.bench.running.store import Store
 from acqh.errors import CorruptBundleError, InvalidInputError
 
-CELL = Cell(
+RUN = Run(
     dataset="tiny", data_sha256="ab", preparation={}, protocol="labelled", database="learnt",
     method="acqh", code="c0de", params={"n_components": 8, "random_state": 0}, feature_maps=None,
     seed=0, official=False, n_threads=1, label="acqh",
@@ -24,49 +24,38 @@ ROW = ResultRow(
 )  # fmt: skip
 
 
-def record_of(cell, **facts):
-    return {**cell.header(), "status": "done", "reason": None, "rows": [asdict(ROW)], **facts}
+def record_of(run, **facts):
+    return {**run.header(), "status": "done", "reason": None, "rows": [asdict(ROW)], **facts}
 
 
-def test_a_cell_is_known_by_its_setting_alone():
-    same = replace(CELL, label="other", bytes_asked=4)
-    assert same.key == CELL.key
+def test_a_run_is_known_by_its_setting_alone():
+    same = replace(RUN, label="other", bytes_asked=4)
+    assert same.key == RUN.key
     changes = {
         "dataset": "other", "data_sha256": "cd", "preparation": {"text": {"class": "Center"}},
         "protocol": "unlabelled", "database": "hashed", "method": "dch", "code": "other",
         "params": {"n_components": 16}, "feature_maps": "rbf", "seed": 1,
         "official": True, "n_threads": 2,
     }  # fmt: skip
-    keys = {replace(CELL, **{name: value}).key for name, value in changes.items()}
-    assert len(keys | {CELL.key}) == len(changes) + 1
+    keys = {replace(RUN, **{name: value}).key for name, value in changes.items()}
+    assert len(keys | {RUN.key}) == len(changes) + 1
 
 
-def test_ways_to_code_the_database_share_a_fit_and_nothing_else_does():
-    assert replace(CELL, database="hashed").fit_key == CELL.fit_key
-    assert replace(CELL, seed=1).fit_key != CELL.fit_key
-
-
-def test_equal_cells_are_merged_and_fits_kept_together():
-    other = replace(CELL, seed=1)
-    merged = merge_cells(
-        [CELL, other, replace(CELL, label="again"), replace(CELL, database="hashed")]
-    )
-    assert [(cell.seed, cell.database) for cell in merged] == [
-        (0, "learnt"), (0, "hashed"), (1, "learnt"),
-    ]  # fmt: skip
-    assert merged[0].label == "acqh"
+def test_ways_to_encode_the_database_share_a_fit_and_nothing_else_does():
+    assert replace(RUN, database="hashed").fit_key == RUN.fit_key
+    assert replace(RUN, seed=1).fit_key != RUN.fit_key
 
 
 def test_what_is_written_is_read_back(tmp_path):
     curves = {"top_n": np.array([1, 2]), "ap_0": np.array([0.5, np.nan], dtype=np.float32)}
-    record = record_of(CELL)
+    record = record_of(RUN)
     Store(tmp_path / "new" / "out").write(record, curves)
     store = Store(tmp_path / "new" / "out")
     assert store.records() == [record]
-    assert store.done(CELL.key)
-    assert not store.has_failed(CELL.key)
+    assert store.done(RUN.key)
+    assert not store.has_failed(RUN.key)
     assert not store.done("unknown")
-    found = store.curves(CELL.key)
+    found = store.curves(RUN.key)
     assert set(found) == set(curves)
     np.testing.assert_array_equal(found["ap_0"], curves["ap_0"])
 
@@ -74,8 +63,8 @@ def test_what_is_written_is_read_back(tmp_path):
 def test_the_table_has_a_row_a_direction_and_one_for_a_failure(tmp_path):
     store = Store(tmp_path)
     rows = [asdict(ROW), asdict(replace(ROW, direction="text->image"))]
-    store.write(record_of(CELL, rows=rows))
-    failed = replace(CELL, seed=7)
+    store.write(record_of(RUN, rows=rows))
+    failed = replace(RUN, seed=7)
     store.write(record_of(failed, rows=[], status="failed", reason="no memory"))
     with (tmp_path / "results.csv").open(newline="") as file:
         table = list(csv.DictReader(file))
@@ -87,13 +76,13 @@ def test_the_table_has_a_row_a_direction_and_one_for_a_failure(tmp_path):
 
 def test_a_damaged_record_is_named(tmp_path):
     store = Store(tmp_path)
-    store.write(record_of(CELL))
-    path = tmp_path / "cells" / f"{CELL.key}.json"
+    store.write(record_of(RUN))
+    path = tmp_path / "runs" / f"{RUN.key}.json"
     path.write_text("{")
     with pytest.raises(CorruptBundleError, match=path.name):
         Store(tmp_path)
     path.write_text(json.dumps({"key": "other", "status": "done", "rows": []}))
-    with pytest.raises(CorruptBundleError, match="not a record of a cell"):
+    with pytest.raises(CorruptBundleError, match="not a record of a run"):
         Store(tmp_path)
 
 
@@ -111,29 +100,29 @@ def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
 def test_the_plan_is_kept(tmp_path):
     store = Store(tmp_path)
     assert store.plan() is None
-    store.write_plan({"mode": "fair", "keys": [CELL.key]})
-    assert Store(tmp_path).plan() == {"mode": "fair", "keys": [CELL.key]}
+    store.write_plan({"mode": "fair", "keys": [RUN.key]})
+    assert Store(tmp_path).plan() == {"mode": "fair", "keys": [RUN.key]}
 
 
 def lines_of(path):
     return (path / "results.csv").read_text().splitlines()
 
 
-def test_the_table_grows_by_the_rows_of_a_new_cell_alone(tmp_path):
+def test_the_table_grows_by_the_rows_of_a_new_run_alone(tmp_path):
     store = Store(tmp_path)
-    store.write(record_of(CELL))
+    store.write(record_of(RUN))
     inode = (tmp_path / "results.csv").stat().st_ino
-    store.write(record_of(replace(CELL, seed=1)))
+    store.write(record_of(replace(RUN, seed=1)))
     assert len(lines_of(tmp_path)) == 3
     assert (tmp_path / "results.csv").stat().st_ino == inode  # not another file in its place
-    store.write(record_of(CELL, label="other"))
+    store.write(record_of(RUN, label="other"))
     assert len(lines_of(tmp_path)) == 3
     assert sum("other" in line for line in lines_of(tmp_path)) == 1
 
 
 def test_a_torn_line_of_the_table_is_mended_by_writing_it_again(tmp_path):
     store = Store(tmp_path)
-    store.write(record_of(CELL))
+    store.write(record_of(RUN))
     whole = lines_of(tmp_path)
     with (tmp_path / "results.csv").open("a") as file:
         file.write("tiny,label")
@@ -147,8 +136,8 @@ def test_rankings_come_back_as_they_were(tmp_path, highest):
     rankings = [rng.integers(0, highest, size=(5, 7)) for _ in range(2)]
     rankings[0][0] = highest
     store = Store(tmp_path)
-    store.write(record_of(CELL), rankings=rankings)
-    for found, given in zip(store.rankings(CELL.key), rankings, strict=True):
+    store.write(record_of(RUN), rankings=rankings)
+    for found, given in zip(store.rankings(RUN.key), rankings, strict=True):
         np.testing.assert_array_equal(found, given)
     with pytest.raises(FileNotFoundError):
         store.rankings("none")

@@ -16,11 +16,11 @@ _BASELINES = (
     "#1c7ed6", "#2b8a3e", "#7048e8", "#0c8599", "#a0703c",
     "#5f7a8a", "#4263eb", "#66a80f", "#94a518", "#12a37f",
 )  # fmt: skip
-_CONTROL = "#868e96"
+_TRIVIAL_COLOR = "#868e96"
 _DASHES: tuple[Any, ...] = ((0, (5, 2)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.5)))
 # These have the same look in all figures of all reports.
 _KNOWN_OURS = ("acqh", "acqh rbf", "acqh-paper", "acqh-paper rbf", "acqh kernel")
-_KNOWN_CONTROLS = ("label-ridge", "label-ridge rbf", "random")
+_KNOWN_TRIVIAL = ("label-ridge", "label-ridge rbf", "random")
 _MARKERS = "osD^vP<X>h"
 _STYLE = {
     "font.family": "sans-serif",
@@ -34,7 +34,7 @@ _STYLE = {
     "axes.spines.right": False,
     "axes.linewidth": 0.7,
     "axes.grid": True,
-    "grid.color": _CONTROL,
+    "grid.color": _TRIVIAL_COLOR,
     "grid.alpha": 0.25,
     "grid.linewidth": 0.6,
     "text.color": _INK,
@@ -89,9 +89,9 @@ def _figure(plot: Plot) -> Any:
 def _styles(plot: Plot) -> dict[str, _Style]:
     """Return how each line is drawn: the same in all panels, known methods in all figures."""
     kinds = {series.label: series.kind for panel in plot.panels for series in panel.series}
-    ours_or_control = {*_KNOWN_OURS, *_KNOWN_CONTROLS}
-    baselines = tuple(name for name in list_methods() if name not in ours_or_control)
-    known = {"ours": _KNOWN_OURS, "baseline": baselines, "control": _KNOWN_CONTROLS}
+    known_others = {*_KNOWN_OURS, *_KNOWN_TRIVIAL}
+    baselines = tuple(name for name in list_methods() if name not in known_others)
+    known = {"ours": _KNOWN_OURS, "baseline": baselines, "trivial": _KNOWN_TRIVIAL}
     styles: dict[str, _Style] = {}
     for kind, names in known.items():
         labels = [label for label in kinds if kinds[label] == kind]
@@ -109,9 +109,9 @@ def _style(kind: str, number: int) -> _Style:
     if kind == "ours":
         color = _OURS[number % len(_OURS)]
         return {"color": color, "linewidth": 2.0, "marker": marker, "markersize": 4.5, "zorder": 4}
-    if kind == "control":
+    if kind == "trivial":
         look = {"linestyle": _DASHES[number % len(_DASHES)], "marker": "_|x"[number % 3]}
-        return {"color": _CONTROL, "linewidth": 1.4, "markersize": 7, "zorder": 3, **look}
+        return {"color": _TRIVIAL_COLOR, "linewidth": 1.4, "markersize": 7, "zorder": 3, **look}
     # The palette repeats with dashes, so that twice as many lines can be told apart.
     is_dashed = number // len(_BASELINES) % 2
     return {
@@ -133,7 +133,7 @@ def _draw_panel(ax: Any, panel: Panel, plot: Plot, styles: dict[str, _Style]) ->
             style.pop("markersize", None)
             ax.axhline(series.y[0], **style)
             continue
-        if len(series.x) > (1 if series.kind == "control" else _MAX_MARKERS):
+        if len(series.x) > (1 if series.kind == "trivial" else _MAX_MARKERS):
             style["marker"] = ""
         ax.plot(series.x, series.y, **style)
     _plain_ticks(ax, plot, panel.series)

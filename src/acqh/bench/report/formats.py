@@ -23,15 +23,15 @@ _HTML_VERDICTS = {
 }
 _HTML_PLACES = {1: "best", 2: "second"}
 _CSV_COLUMNS = (
-    "table", "quantity", "label", "coded_from", "kind", "group", "column", "mean", "std",
+    "table", "quantity", "label", "encoded_from", "kind", "group", "column", "mean", "std",
     "n_seeds", "place", "verdict", "p_value", "remarks",
 )  # fmt: skip
 # Entries of plain tables longer than this many characters may be broken into lines.
 _WRAP = 40
 
 
-class _Figure(NamedTuple):
-    """A cell of a table, and what is written of it; without an entry there is no result."""
+class _Value(NamedTuple):
+    """A value of a table as it is written; without an entry there is no result."""
 
     column: Column
     entry: Entry | None
@@ -40,36 +40,34 @@ class _Figure(NamedTuple):
     spread: str = ""  # empty for a single seed
 
 
-def _rows(table: Table) -> Iterator[tuple[TableRow, list[str], list[_Figure]]]:
-    """Yield every row with its names and its cells, written with the table's digits."""
+def _rows(table: Table) -> Iterator[tuple[TableRow, list[str], list[_Value]]]:
+    """Yield every row with its names and its values, written with the table's digits."""
     edges = [number == 0 for _, width in table.spans for number in range(width)]
     digits = table.quantity.digits
     for row in table.rows:
-        figures = []
+        values = []
         for column, is_edge, entry in zip(table.columns, edges, row.entries, strict=True):
-            texts: list[str] = []
-            if entry is not None:
-                mean, std = entry.summary.mean, entry.summary.std
-                texts = [f"{mean:.{digits}f}", "" if std is None else f"{std:.{digits}f}"]
-            figures.append(_Figure(column, entry, is_edge, *texts))
-        yield row, [row.label, row.coded_from][: len(table.names)], figures
+            numbers = () if entry is None else (entry.summary.mean, entry.summary.std)
+            texts = ["" if number is None else f"{number:.{digits}f}" for number in numbers]
+            values.append(_Value(column, entry, is_edge, *texts))
+        yield row, [row.label, row.encoded_from][: len(table.names)], values
 
 
 def to_csv(table: Table) -> str:
-    """Return a table as CSV with one line per figure.
+    """Return a table as CSV with one line per value.
 
     Means and deviations are not rounded.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_CSV_COLUMNS)
-    for row, _, figures in _rows(table):
-        for column, entry, *_ in figures:
+    for row, _, values in _rows(table):
+        for column, entry, *_ in values:
             if entry is None:
                 continue
             writer.writerow(
                 (
-                    table.name, table.quantity.column, row.label, row.coded_from, row.kind,
+                    table.name, table.quantity.column, row.label, row.encoded_from, row.kind,
                     column.group, column.name, entry.summary.mean, entry.summary.std,
                     entry.summary.n, entry.place or None, entry.verdict, entry.p_value,
                     " ".join(table.marks[mark] for mark in (*row.marks, *entry.marks)),
@@ -92,18 +90,18 @@ def escape_latex(text: str) -> str:
 def to_latex(table: Table) -> str:
     """Return a table as a LaTeX float; it needs the packages booktabs and graphicx.
 
-    The best figure of a column is bold, the second underlined; marks, verdicts and all that
-    must be said of the figures are under it.
+    The best value of a column is bold, the second underlined; marks, verdicts and all that
+    must be said of the values are under it.
     """
     n_names = len(table.names)
     body: list[str] = []
-    was_control = True
-    for row, names, figures in _rows(table):
-        is_control = row.kind == "control"
-        body += ["\\midrule"] if is_control and not was_control else []
-        was_control = is_control
+    was_trivial = True
+    for row, names, values in _rows(table):
+        is_trivial = row.kind == "trivial"
+        body += ["\\midrule"] if is_trivial and not was_trivial else []
+        was_trivial = is_trivial
         first, *others = map(escape_latex, names)
-        cells = [first + _latex_marks(row.marks), *others, *map(_latex_figure, figures)]
+        cells = [first + _latex_marks(row.marks), *others, *map(_latex_value, values)]
         body.append(f"{' & '.join(cells)} \\\\")
     marks = [f"$^{{{mark}}}$~{escape_latex(text)}" for mark, text in table.marks.items()]
     lines = [
@@ -143,13 +141,13 @@ def _latex_headings(table: Table) -> Iterable[str]:
     yield f"{' & '.join([*table.names, *columns])} \\\\"
 
 
-def _latex_figure(figure: _Figure) -> str:
-    entry = figure.entry
+def _latex_value(value: _Value) -> str:
+    entry = value.entry
     if entry is None:
         return "--"
-    text = _LATEX_PLACES.get(entry.place, "%s") % figure.mean
-    if figure.spread:
-        text += f"\\,{{\\scriptsize$\\pm$\\,{figure.spread}}}"
+    text = _LATEX_PLACES.get(entry.place, "%s") % value.mean
+    if value.spread:
+        text += f"\\,{{\\scriptsize$\\pm$\\,{value.spread}}}"
     return text + _LATEX_VERDICTS.get(entry.verdict or "", "") + _latex_marks(entry.marks)
 
 
@@ -170,11 +168,11 @@ def to_html(table: Table) -> str:
         )
         groups = f'<tr><th colspan="{len(table.names)}"></th>{titles}</tr>\n'
     heads, lines = [], []
-    for row, (label, *others), figures in _rows(table):
-        heads = [(figure.column.name, "edge" * figure.is_edge) for figure in figures]
+    for row, (label, *others), values in _rows(table):
+        heads = [(value.column.name, "edge" * value.is_edge) for value in values]
         cells = [f'<th scope="row">{escape(label)}{_html_marks(row.marks)}</th>']
         cells += [f'<td class="text">{escape(other)}</td>' for other in others]
-        cells += map(_html_figure, figures)
+        cells += map(_html_value, values)
         lines.append(f'<tr class="{row.kind}">{"".join(cells)}</tr>')
     heads = [*((heading, "text") for heading in table.names), *heads]
     return (
@@ -187,13 +185,13 @@ def to_html(table: Table) -> str:
     )
 
 
-def _html_figure(figure: _Figure) -> str:
-    entry, edge = figure.entry, "edge" * figure.is_edge
+def _html_value(value: _Value) -> str:
+    entry, edge = value.entry, "edge" * value.is_edge
     if entry is None:
         return f'<td class="{edge} none">–</td>'
-    text = f'<span class="figure">{figure.mean}</span>'
-    if figure.spread:
-        text += f"<small>±{figure.spread.removeprefix('0')}</small>"
+    text = f'<span class="figure">{value.mean}</span>'
+    if value.spread:
+        text += f"<small>±{value.spread.removeprefix('0')}</small>"
     text += _HTML_VERDICTS.get(entry.verdict or "", "").format(p=entry.p_value or 0.0)
     text += _html_marks(entry.marks)
     kind = " ".join(filter(None, (edge, _HTML_PLACES.get(entry.place))))

@@ -4,7 +4,6 @@ import json
 import shlex
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -12,10 +11,10 @@ from typing import Any
 
 from acqh import __version__
 from acqh.bench.protocol import PROTOCOLS
-from acqh.bench.report.comparisons import Comparison
 from acqh.bench.report.formats import plain_html, to_html
 from acqh.bench.report.plots import Plot
 from acqh.bench.report.results import Results, group
+from acqh.bench.report.tables import Comparison
 from acqh.bench.running.store import Record
 from acqh.methods.registry import get
 from acqh.methods.registry import list as list_methods
@@ -34,27 +33,27 @@ CITATION = f"""\
 }}"""
 
 
-@dataclass(frozen=True)
-class Report:
-    """All that a report shows."""
-
-    results: Results
-    fair: Sequence[Comparison]
-    # By the name of the comparison they belong to.
-    plots: Mapping[str, Sequence[Plot]]
-
-
 # Level of the heading, id, title, and content as HTML.
 Section = tuple[int, str, str, str]
 
 
-def render_page(report: Report, drawn: Mapping[str, bytes], title: str) -> str:
+def render_page(
+    results: Results,
+    comparisons: Sequence[Comparison],
+    plots: Mapping[str, Sequence[Plot]],
+    drawn: Mapping[str, bytes],
+    title: str,
+) -> str:
     """Return the page as one HTML document that needs nothing from elsewhere.
 
-    `drawn` has the SVG of every figure, by name.
+    `plots`: by the name of their comparison. `drawn`: the SVG of every plot, by name.
     """
-    contents, body = [], [_header(report, title)]
-    for level, name, heading, content in _sections(report, drawn):
+    sections = [
+        (3, f"section-{each.name}", each.title, _comparison(each, plots.get(each.name, ()), drawn))
+        for each in comparisons
+    ]
+    contents, body = [], [_header(results, title)]
+    for level, name, heading, content in _sections(results, comparisons, sections):
         link = f'<li><a href="#{escape(name)}">{escape(heading)}</a></li>'
         contents.append(link if level == 2 else f"<li><ol>{link}</ol></li>")
         body.append(f'<h{level} id="{escape(name)}">{escape(heading)}</h{level}>\n{content}')
@@ -72,41 +71,42 @@ def _read(name: str) -> str:
     return files(__package__).joinpath("page_files", name).read_text(encoding="utf-8")
 
 
-def _sections(report: Report, drawn: Mapping[str, bytes]) -> Iterator[Section]:
-    results = report.results
-    if report.fair:
+def _sections(
+    results: Results, comparisons: Sequence[Comparison], sections: Sequence[Section]
+) -> Iterator[Section]:
+    if comparisons:
         lead = (
-            "<p>Every method gets the same number of bytes per item. Controls say what is trivial: "
+            "<p>Every method gets the same number of bytes per item. Two trivial baselines: "
             "<i>label-ridge</i> is a ridge regression to the labels whose database is not "
-            "compressed, <i>random</i> knows nothing.</p>"
+            "compressed, <i>random</i> draws codes at random.</p>"
         )
-        yield 2, "fair", "Fair comparison: equal bytes", lead + _winners(report.fair)
-        yield from (_comparison(report, comparison, drawn) for comparison in report.fair)
+        yield 2, "fair", "Fair comparison: equal bytes", lead + _winners(comparisons)
+        yield from sections
     if results.failures:
-        lead = "<p>These cells were run and failed; nothing above includes them.</p>"
+        lead = "<p>These runs failed; nothing above includes them.</p>"
         yield 2, "failures", "What failed", lead + _failures(results)
-    if results.runs:
+    if results.results:
         yield 2, "methods", "Methods", _methods(results)
         yield 2, "settings", "Settings", _settings(results)
     yield 2, "cite", "How to cite", f"<pre><code>{escape(CITATION)}</code></pre>"
 
 
-def _header(report: Report, title: str) -> str:
-    runs, failures = report.results.runs, report.results.failures
+def _header(results: Results, title: str) -> str:
+    runs, failures = results.results, results.failures
     counts = {
         "data sets": len({run.setting["dataset"] for run in runs}),
         "methods": len({run.label for run in runs}),
         "splits": len({run.seed for run in runs}),
-        "cells run": len({run.record["key"] for run in runs}),
+        "runs": len({run.record["key"] for run in runs}),
     }
     tiles = "".join(f"<li><b>{count:,}</b> {name}</li>" for name, count in counts.items())
     if failures:
         tiles += f'<li class="alarm"><b>{len(failures):,}</b> <a href="#failures">failed</a></li>'
-    left_out = report.results.n_left_out
+    skipped = results.n_skipped
     told = (
-        f'<p class="soft">{left_out:,} older cells are left out: data or the code of methods have '
+        f'<p class="soft">{skipped:,} older runs are skipped: data or the code of methods have '
         "changed since, or the same setting was run with other threads.</p>"
-        if left_out
+        if skipped
         else ""
     )
     return (
@@ -135,17 +135,15 @@ def _winners(comparisons: Sequence[Comparison]) -> str:
     return plain_html(
         ("database", "direction", *sizes),
         [(*name, *(found.get(size, "–") for size in sizes)) for name, found in rows.items()],
-        caption="First of each column by MAP@all, controls included",
+        caption="First of each column by MAP@all, trivial baselines included",
         stand_out=ours,
     )
 
 
-def _comparison(report: Report, comparison: Comparison, drawn: Mapping[str, bytes]) -> Section:
+def _comparison(comparison: Comparison, plots: Sequence[Plot], drawn: Mapping[str, bytes]) -> str:
     tables = [(table.quantity.title, to_html(table)) for table in comparison.tables]
     content = f"<p>{escape(comparison.description)}</p>" + _tabs(comparison.name, tables)
-    plots = report.plots.get(comparison.name, ())
-    content += _figures(f"{comparison.name}-figures", plots, drawn) if plots else ""
-    return 3, f"section-{comparison.name}", comparison.title, content
+    return content + (_figures(f"{comparison.name}-figures", plots, drawn) if plots else "")
 
 
 def _figures(name: str, plots: Sequence[Plot], drawn: Mapping[str, bytes]) -> str:
@@ -181,7 +179,7 @@ def _tabs(name: str, tabs: Iterable[tuple[str, str]]) -> str:
 
 
 def _failures(results: Results) -> str:
-    """Return the cells that failed, with reasons; cells with one reason in one line."""
+    """Return the runs that failed, with reasons; runs with one reason in one line."""
     found: dict[tuple[str, ...], list[Record]] = {}
     for record in results.failures:
         setting = record["setting"]
@@ -209,7 +207,7 @@ def _seeds(records: Iterable[Record]) -> str:
 
 def _settings(results: Results) -> str:
     """Return data, splits, parameters, versions and machine of all that is in the report."""
-    records = [*{run.record["key"]: run.record for run in results.runs}.values()]
+    records = [*{run.record["key"]: run.record for run in results.results}.values()]
     tabs = [
         ("Data", _data(records)),
         ("Splits", _splits(records)),
@@ -258,7 +256,7 @@ def _splits(records: Sequence[Record]) -> str:
 
 
 def _parameters(records: Sequence[Record]) -> str:
-    """Return one line per label: what all its cells share, and which values the others take."""
+    """Return one line per label: what all its runs share, and which values the others take."""
     found: dict[str, dict[str, list[Any]]] = {}
     for record in records:
         values = found.setdefault(record["label"], {})
@@ -271,7 +269,7 @@ def _parameters(records: Sequence[Record]) -> str:
         fixed = [f"{name}={json.dumps(seen[0])}" for name, seen in values.items() if len(seen) == 1]
         varied = [f"{name}: {_listed(seen)}" for name, seen in values.items() if len(seen) > 1]
         rows.append((label, ", ".join(fixed), "; ".join(varied)))
-    return plain_html(("method", "the same in all cells", "varied"), rows)
+    return plain_html(("method", "the same in all runs", "varied"), rows)
 
 
 def _listed(values: Sequence[Any]) -> str:
@@ -288,7 +286,7 @@ def _machines(records: Sequence[Record]) -> str:
         versions = ", ".join(f"{key} {value}" for key, value in record["versions"].items())
         name = (machine, versions, str(record["setting"].get("n_threads", "not said")))
         rows[name] = rows.get(name, 0) + 1
-    columns = ("machine", "versions", "threads", "cells")
+    columns = ("machine", "versions", "threads", "runs")
     return plain_html(columns, [(*name, count) for name, count in rows.items()])
 
 
@@ -297,7 +295,9 @@ def _methods(results: Results) -> str:
     known = set(list_methods())
     rows = []
     columns = ("rows", "method", "reference", "code", "learns from", "status", "differences")
-    for method, runs in sorted(group(results.runs, lambda run: run.method, unique=False).items()):
+    for method, runs in sorted(
+        group(results.results, lambda run: run.setting["method"], unique=False).items()
+    ):
         labels = ", ".join(dict.fromkeys(run.label for run in runs))
         if method not in known:
             rows.append((labels, *[""] * (len(columns) - 1)))

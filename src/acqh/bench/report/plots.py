@@ -1,19 +1,21 @@
-"""What the figures of a report show, as plain numbers."""
+"""Plots of a report, as plain numbers."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh.bench.report.comparisons import Comparison
-from acqh.bench.report.results import Kind, Results, Run, group, summarise
-from acqh.bench.report.tables import RowId, arrow, row_id
+from acqh.bench.report.results import Kind, Result, Results, group, summarise
+from acqh.bench.report.tables import Comparison, arrow, byte_name
 
 # The size at which curves are drawn.
 _MIDDLE_BYTES = 4
 # Points of a drawn curve; more cannot be told apart.
 _MAX_POINTS = 40
+
+_Points = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True)
@@ -48,108 +50,82 @@ class Plot:
     x_log: bool = False
 
 
-def fair_plots(results: Results, comparison: Comparison) -> list[Plot]:
-    """Return quality against bytes and against time, and the curves at the middle size.
-
-    The comparison is a fair one.
-    """
-    runs = comparison.runs
-    sizes = sorted({run.n_bytes for run in runs if run.n_bytes is not None})
+def plots_of(results: Results, comparison: Comparison) -> list[Plot]:
+    """Return quality against bytes and against time, and the curves at the middle size."""
+    chosen = comparison.results
+    sizes = sorted({result.n_bytes for result in chosen if result.n_bytes is not None})
     has_middle = _MIDDLE_BYTES in sizes or not sizes
     middle = _MIDDLE_BYTES if has_middle else sizes[len(sizes) // 2]
-    at_middle = [run for run in runs if run.n_bytes in (None, middle)]
-    size = f"{middle} byte{'s' * (middle != 1)} per item" if sizes else "any size"
+    at_middle = [result for result in chosen if result.n_bytes in (None, middle)]
     of = f"{comparison.title}; mean over seeds"
+    at_size = f"{of}, {f'{byte_name(middle)} per item' if sizes else 'any size'}."
+
+    def top_n(rows: Sequence[Result]) -> _Points:
+        names = ("top_n", "precision_top_n")
+        return _thin(*(np.mean([results.curve(r, name) for r in rows], axis=0) for name in names))
+
+    def precision_recall(rows: Sequence[Result]) -> _Points:
+        pairs = [(results.curve(r, "recall"), results.curve(r, "precision")) for r in rows]
+        levels = np.linspace(
+            max(recall[0] for recall, _ in pairs), min(recall[-1] for recall, _ in pairs), 200
+        )
+        return _thin(levels, np.mean([np.interp(levels, *pair) for pair in pairs], axis=0))
+
     return [
         Plot(
             f"{comparison.name}-bytes", "Quality against bytes",
             f"{of}. Levels: methods with no choice of size.", "bytes per item", "MAP@all",
-            _panels(runs, lambda rows: _by_size(rows, lambda run: run.n_bytes)), x_log=True,
+            _panels(chosen, _by_size), x_log=True,
         ),
         Plot(
-            f"{comparison.name}-time", "Quality against training time",
-            f"{of}, {size}.", "seconds to fit", "MAP@all",
-            _panels(at_middle, _time_and_quality), x_log=True,
-        ),
-        *_curve_plots(results, comparison, at_middle, size),
-    ]  # fmt: skip
-
-
-def _curve_plots(
-    results: Results, comparison: Comparison, runs: Sequence[Run], size: str
-) -> list[Plot]:
-    caption = f"{comparison.title}; mean over seeds, {size}."
-
-    def top_n(rows: Sequence[Run]) -> tuple[Sequence[float], Sequence[float]]:
-        return _thin(
-            np.mean([results.curve(run, "top_n") for run in rows], axis=0),
-            np.mean([results.curve(run, "precision_top_n") for run in rows], axis=0),
-        )
-
-    def precision_recall(rows: Sequence[Run]) -> tuple[Sequence[float], Sequence[float]]:
-        pairs = [(results.curve(run, "recall"), results.curve(run, "precision")) for run in rows]
-        levels = np.linspace(
-            max(recall[0] for recall, _ in pairs), min(recall[-1] for recall, _ in pairs), 200
-        )
-        means = np.mean([np.interp(levels, *pair) for pair in pairs], axis=0)
-        return _thin(levels, means)
-
-    return [
-        Plot(
-            f"{comparison.name}-topn", "topN-precision", f"{caption} Ties in expectation.",
-            "N", "precision of the first N", _panels(runs, top_n), x_log=True,
+            f"{comparison.name}-time", "Quality against training time", at_size,
+            "seconds to fit", "MAP@all", _panels(at_middle, _time_and_quality), x_log=True,
         ),
         Plot(
-            f"{comparison.name}-pr", "Precision and recall", f"{caption} By rank.",
-            "recall", "precision", _panels(runs, precision_recall),
+            f"{comparison.name}-topn", "topN-precision", f"{at_size} Ties in expectation.",
+            "N", "precision of the first N", _panels(at_middle, top_n), x_log=True,
+        ),
+        Plot(
+            f"{comparison.name}-pr", "Precision and recall", f"{at_size} By rank.",
+            "recall", "precision", _panels(at_middle, precision_recall),
         ),
     ]  # fmt: skip
 
 
 def _panels(
-    runs: Sequence[Run], points: Callable[[Sequence[Run]], tuple[Sequence[float], Sequence[float]]]
+    results: Sequence[Result], points: Callable[[Sequence[Result]], _Points]
 ) -> tuple[Panel, ...]:
     """Return a panel per direction, with a series per row; the best stand first."""
     panels = []
-    for direction in dict.fromkeys(run.direction for run in runs):
-        rows = group((run for run in runs if run.direction == direction), row_id, unique=False)
-        ranked = sorted(rows, key=lambda row: -summarise(r.row["map_all"] for r in rows[row]).mean)
+    for direction in dict.fromkeys(result.direction for result in results):
+        of_way = (result for result in results if result.direction == direction)
+        rows = group(of_way, lambda result: result.row_id, unique=False)
+        labels = Counter(label for label, _ in rows)
         series = []
-        for row in ranked:
-            x, y = points(rows[row])
-            series.append(Series(_name(row, rows), rows[row][0].kind, tuple(x), tuple(y)))
+        for row in sorted(rows, key=lambda row: -_mean(rows[row], "map_all")):
+            name = row[0] if labels[row[0]] == 1 else f"{row[0]} ({row[1]})"
+            series.append(Series(name, rows[row][0].kind, *points(rows[row])))
         panels.append(Panel(arrow(direction), tuple(series)))
     return tuple(panels)
 
 
-def _name(row: RowId, rows: Iterable[RowId]) -> str:
-    is_alone = sum(label == row[0] for label, _ in rows) == 1
-    return row[0] if is_alone else f"{row[0]} ({row[1]})"
+def _mean(results: Iterable[Result], column: str) -> float:
+    return summarise(result.row[column] for result in results).mean
 
 
-def _by_size(
-    runs: Sequence[Run], size_of: Callable[[Run], float | None]
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return sizes and mean figures; no sizes but a single figure where there is no choice."""
-    by_size = group(runs, size_of)
-    means = {
-        size: summarise(run.row["map_all"] for run in rows).mean for size, rows in by_size.items()
-    }
-    if set(means) == {None}:
-        return (), (means[None],)
-    sizes = sorted(means)
-    return tuple(map(float, sizes)), tuple(means[size] for size in sizes)
+def _by_size(results: Sequence[Result]) -> _Points:
+    """Return sizes and mean quality; no sizes but a single value if there is no choice."""
+    by_size = group(results, lambda result: result.n_bytes)
+    if set(by_size) == {None}:
+        return (), (_mean(by_size[None], "map_all"),)
+    sizes = sorted(by_size)
+    return tuple(map(float, sizes)), tuple(_mean(by_size[size], "map_all") for size in sizes)
 
 
-def _time_and_quality(runs: Sequence[Run]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    seconds = summarise(run.row["fit_seconds"] for run in runs).mean
-    return (seconds,), (summarise(run.row["map_all"] for run in runs).mean,)
+def _time_and_quality(results: Sequence[Result]) -> _Points:
+    return (_mean(results, "fit_seconds"),), (_mean(results, "map_all"),)
 
 
-def _thin(x: Array, y: Array) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _thin(x: Array, y: Array) -> _Points:
     kept = np.unique(np.linspace(0, len(x) - 1, _MAX_POINTS).round().astype(int))
-    return _floats(x[kept]), _floats(y[kept])
-
-
-def _floats(values: Iterable[float]) -> tuple[float, ...]:
-    return tuple(float(value) for value in values)
+    return tuple(map(float, x[kept])), tuple(map(float, y[kept]))

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from acqh.bench.report.comparisons import fair_comparisons
 from acqh.bench.report.drawing import draw
 from acqh.bench.report.formats import to_csv, to_latex
-from acqh.bench.report.page import Report, render_page
-from acqh.bench.report.plots import fair_plots
+from acqh.bench.report.page import render_page
+from acqh.bench.report.plots import plots_of
 from acqh.bench.report.results import load_results
+from acqh.bench.report.tables import compare
 from acqh.io.write import replace_file
 
 
@@ -24,7 +24,7 @@ class ReportFiles:
         One HTML file that needs no other.
     tables : tuple of Path
         CSV and LaTeX.
-    n_cells, n_failed : int
+    n_runs, n_failed : int
 
     Examples
     --------
@@ -36,7 +36,7 @@ class ReportFiles:
 
     page: Path
     tables: tuple[Path, ...]
-    n_cells: int
+    n_runs: int
     n_failed: int
 
 
@@ -82,8 +82,8 @@ def write_report(
     on_step("reading results")
     results = load_results(path)
     on_step("comparing methods")
-    comparisons = fair_comparisons(results)
-    plots = {made.name: fair_plots(results, made) for made in comparisons}
+    comparisons = compare(results)
+    plots = {made.name: plots_of(results, made) for made in comparisons}
     folder = Path(path) / "report" if out is None else Path(out)
     (folder / "tables").mkdir(parents=True, exist_ok=True)
     tables, drawn = [], {}
@@ -95,10 +95,10 @@ def write_report(
         on_step(f"drawing {plot.name}")
         drawn[plot.name] = draw(plot)
     page = folder / "index.html"
-    replace_file(page, render_page(Report(results, comparisons, plots), drawn, title).encode())
+    replace_file(page, render_page(results, comparisons, plots, drawn, title).encode())
     return ReportFiles(
         page=page,
         tables=tuple(tables),
-        n_cells=len({run.record["key"] for run in results.runs}),
+        n_runs=len({run.record["key"] for run in results.results}),
         n_failed=len(results.failures),
     )

@@ -1,4 +1,4 @@
-"""What a bench has stored, as runs that tables and figures are made of."""
+"""Stored results of a bench, of which tables and figures are made."""
 
 import json
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -15,12 +15,13 @@ from acqh.bench.running.evaluate import ResultRow
 from acqh.bench.running.store import Record, Store
 from acqh.errors import CorruptBundleError, InvalidInputError
 
-Kind = Literal["ours", "baseline", "control"]
+Kind = Literal["ours", "baseline", "trivial"]
+RowId = tuple[str, str]  # a label, and what its database was encoded from
 
 # The parameters that set how large codes are; a method with neither has no choice.
 _SIZES = ("n_bits", "n_codebooks")
 _OURS = ("acqh", "acqh-paper")
-_CONTROLS = ("label-ridge", "random")
+_TRIVIAL = ("label-ridge", "random")
 _SETTING = ("dataset", "protocol", "database", "method", "params", "feature_maps", "seed")
 _RECORD = (
     "setting", "label", "status", "split_hash", "versions", "machine", "finished",
@@ -31,12 +32,12 @@ _ROW = tuple(field.name for field in fields(ResultRow))
 
 
 @dataclass(frozen=True)
-class Run:
-    """One cell in one direction."""
+class Result:
+    """The result of a run in one direction."""
 
-    record: Record  # of the cell; see `Store`
+    record: Record  # of the run; see `Store`
     row: Mapping[str, Any]  # a ResultRow as dict
-    position: int  # of the row among those of its cell; curves are numbered by it
+    position: int  # of the row among those of its run; curves are numbered by it
 
     @property
     def setting(self) -> Mapping[str, Any]:
@@ -50,16 +51,15 @@ class Run:
         return str(self.record["label"])
 
     @property
-    def method(self) -> str:
-        """Registered name."""
-        return str(self.setting["method"])
+    def row_id(self) -> RowId:
+        """The row of a table that it belongs to."""
+        return self.label, str(self.setting["database"])
 
     @property
     def kind(self) -> Kind:
-        """Ours, a method it is compared with, or a control that shows what is trivial."""
-        if self.method in _CONTROLS:
-            return "control"
-        return "ours" if self.method in _OURS else "baseline"
+        """ACQH's own, a baseline, or a trivial baseline."""
+        method = self.setting["method"]
+        return "trivial" if method in _TRIVIAL else "ours" if method in _OURS else "baseline"
 
     @property
     def direction(self) -> str:
@@ -73,16 +73,20 @@ class Run:
 
     @property
     def n_bytes(self) -> int | None:
-        """Bytes per item that were asked for, None where the method has no choice."""
+        """Bytes per item that were asked for, None if the method has no choice."""
         if not any(name in self.setting["params"] for name in _SIZES):
             return None
         asked = self.record.get("bytes_asked")
         return int(self.row["bytes_per_item"] if asked is None else asked)
 
 
+# What a row of a table stands for, and by column the results of its seeds.
+Grid = Mapping[RowId, Sequence[Sequence[Result]]]
+
+
 @dataclass(frozen=True)
 class Summary:
-    """Mean and spread of one figure over seeds."""
+    """Mean and spread over seeds."""
 
     mean: float
     std: float | None  # standard deviation (of a sample: over n - 1), None for a single value
@@ -90,7 +94,7 @@ class Summary:
 
 
 def summarise(values: Iterable[float]) -> Summary:
-    """Return mean, standard deviation and number of some figures.
+    """Return mean, standard deviation and number of some values.
 
     Examples
     --------
@@ -103,10 +107,10 @@ def summarise(values: Iterable[float]) -> Summary:
 
 
 class Results:
-    """All runs of a store, each setting once.
+    """All results of a store, each setting once.
 
-    `failures`: records of the cells that failed. `n_left_out`: cells that were left out because the
-    data or the code of a method have changed since, or because the same setting was run with other
+    `failures`: records of the runs that failed. `n_skipped`: runs that are skipped because the data
+    or the code of a method have changed since, or because the same setting was run with other
     threads.
     """
 
@@ -115,36 +119,36 @@ class Results:
         records = [_checked(record, store.path) for record in store.records()]
         planned = frozenset((store.plan() or {}).get("keys", ()))
         newest = _chosen(records, planned)
-        self.n_left_out = len(records) - len(newest)
+        self.n_skipped = len(records) - len(newest)
         self.failures = [record for record in newest if record["status"] != "done"]
-        self.runs = [
-            Run(record, row, position)
+        self.results = [
+            Result(record, row, position)
             for record in newest
             if record["status"] == "done"
             for position, row in enumerate(record["rows"])
         ]
         self._curves: dict[str, dict[str, Array]] = {}
 
-    def curve(self, run: Run, name: str) -> Array:
-        """Return a stored array of a run, such as ``"ap"``, per query.
+    def curve(self, result: Result, name: str) -> Array:
+        """Return a stored array, such as ``"ap"``, per query.
 
         Raises CorruptBundleError: the file of curves is missing, damaged, or has no such array.
         """
-        key = run.record["key"]
+        key = result.record["key"]
         if key not in self._curves:
             try:
                 self._curves[key] = self.store.curves(key)
             except (OSError, ValueError, EOFError, BadZipFile) as error:
                 raise _damaged_curves(self.store.path, key, str(error)) from None
         arrays = self._curves[key]
-        name = name if name in arrays else f"{name}_{run.position}"
+        name = name if name in arrays else f"{name}_{result.position}"
         if name not in arrays:
             raise _damaged_curves(self.store.path, key, f"no array {name!r}")
         return arrays[name]
 
-    def average_precisions(self, run: Run) -> Floats:
+    def average_precisions(self, result: Result) -> Floats:
         """Return the average precision of every query, NaN where it is undefined."""
-        return np.asarray(self.curve(run, "ap"), dtype=np.float64)
+        return np.asarray(self.curve(result, "ap"), dtype=np.float64)
 
 
 def load_results(path: str | PathLike[str]) -> Results:
@@ -156,23 +160,23 @@ def load_results(path: str | PathLike[str]) -> Results:
     if not Path(path).is_dir():
         raise InvalidInputError(f"there is no folder {path}; give the one that bench wrote to")
     results = Results(Store(path))
-    if not results.runs and not results.failures:
+    if not results.results and not results.failures:
         raise InvalidInputError(f"{path} holds no results; first run: acqh bench ... --out {path}")
     return results
 
 
 def group(
-    runs: Iterable[Run], key: Callable[[Run], Hashable], *, unique: bool = True
-) -> dict[Any, list[Run]]:
-    """Return runs by a key, in the order of first appearance.
+    results: Iterable[Result], key: Callable[[Result], Hashable], *, unique: bool = True
+) -> dict[Any, list[Result]]:
+    """Return results by a key, in the order of first appearance.
 
-    With `unique`, a group has one run per seed and direction: the first, where settings that
-    differ in what the key does not say were run under one label.
+    With `unique`, a group has one result per seed and direction: the first, if settings that differ
+    in what the key does not say were run under one label.
     """
-    groups: dict[Any, dict[Any, Run]] = {}
-    for run in runs:
-        kept = groups.setdefault(key(run), {})
-        kept.setdefault((run.seed, run.direction) if unique else id(run), run)
+    groups: dict[Any, dict[Any, Result]] = {}
+    for result in results:
+        kept = groups.setdefault(key(result), {})
+        kept.setdefault((result.seed, result.direction) if unique else id(result), result)
     return {name: list(kept.values()) for name, kept in groups.items()}
 
 
@@ -184,8 +188,8 @@ def _checked(record: Record, path: Path) -> Record:
         missing = [name for row in record["rows"] for name in _ROW if name not in row]
     if missing:
         raise CorruptBundleError(
-            f"{path / 'cells' / record['key']}.json has no {missing[0]!r}; "
-            "remove it to run the cell again"
+            f"{path / 'runs' / record['key']}.json has no {missing[0]!r}; "
+            "remove it to repeat the run"
         )
     return record
 
@@ -220,5 +224,5 @@ def _chosen(records: Sequence[Record], planned: Collection[str]) -> list[Record]
 def _damaged_curves(path: Path, key: str, why: str) -> CorruptBundleError:
     return CorruptBundleError(
         f"{path / 'curves' / key}.npz cannot be used: {why}; "
-        f"remove cells/{key}.json to run the cell again"
+        f"remove runs/{key}.json to repeat the run"
     )

@@ -1,19 +1,24 @@
-"""Tables of results: what is in a cell, which is best, what stands under it."""
+"""Tables of results: methods at equal bytes per item, one comparison per data set and database."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import groupby, product
 from string import ascii_lowercase
-from types import MappingProxyType
-from typing import Any, Literal
 
-from acqh.bench.report.results import Kind, Run, Summary, group, summarise
+import numpy as np
 
-Verdict = Literal["better", "worse", "even"]
-# A row is a label and what its database was coded from.
-RowId = tuple[str, str]
+from acqh.bench.protocol import PROTOCOLS
+from acqh.bench.report.results import Grid, Kind, Result, Results, RowId, Summary, group, summarise
+from acqh.bench.report.verdicts import NOTE, Verdict, verdicts
 
-CODED_FROM = {"learnt": "labels", "hashed": "searched view", "unified": "all views"}
+_ENCODED_FROM = {"learnt": "labels", "hashed": "searched view", "unified": "all views"}
+_RANKING_NOTE = "Bold: best of the column; underlined: second; trivial baselines count."
+_MAP_NOTE = (
+    "Average precision, cut-off {}, divided by the number of relevant items within the cut-off; "
+    "ties in expectation; relevant: shares a label; queries without a relevant item are skipped."
+)
 
 
 @dataclass(frozen=True)
@@ -28,34 +33,26 @@ class Quantity:
     has_directions: bool = True  # whether it differs between directions
 
 
-def _map_note(cutoff: str) -> str:
-    return (
-        f"Average precision, cut-off {cutoff}, divided by the number of relevant items within the "
-        "cut-off; ties in expectation; relevant: shares a label; queries without a relevant item "
-        "are left out."
-    )
-
-
-QUANTITIES: Mapping[str, Quantity] = {
-    "map_all": Quantity("map_all", "MAP@all", _map_note("all (the whole ranking)")),
-    "map_50": Quantity("map_50", "MAP@50", _map_note("50")),
-    "map_100": Quantity("map_100", "MAP@100", _map_note("100")),
-    "map_5000": Quantity("map_5000", "MAP@5000", _map_note("5000")),
-    "fit_seconds": Quantity(
+_QUANTITIES = (
+    Quantity("map_all", "MAP@all", _MAP_NOTE.format("all (the whole ranking)")),
+    Quantity("map_50", "MAP@50", _MAP_NOTE.format("50")),
+    Quantity("map_100", "MAP@100", _MAP_NOTE.format("100")),
+    Quantity("map_5000", "MAP@5000", _MAP_NOTE.format("5000")),
+    Quantity(
         "fit_seconds", "Training, s", "Wall-clock seconds to fit, feature maps included.",
         2, higher_is_better=False, has_directions=False,
     ),
-    "query_seconds": Quantity(
+    Quantity(
         "query_seconds", "Queries, s",
         "Wall-clock seconds to project all queries and to find the first 1,000 items for each.",
         3, higher_is_better=False,
     ),
-}  # fmt: skip
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One figure of a table."""
+    """One value of a table."""
 
     summary: Summary
     # 1 for the best of its column, 2 for the second, otherwise 0.
@@ -78,20 +75,15 @@ class TableRow:
     """A method in a table."""
 
     label: str
-    database: str  # what its database was coded from
+    encoded_from: str  # what its database was encoded from, in words
     kind: Kind
-    entries: tuple[Entry | None, ...]  # one per column; None where there is no result
+    entries: tuple[Entry | None, ...]  # one per column; None without a result
     marks: tuple[str, ...] = ()  # letters of the table's `marks` that hold for the whole row
-
-    @property
-    def coded_from(self) -> str:
-        """What its database was coded from, in words."""
-        return CODED_FROM.get(self.database, self.database)
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table, ready to be written as a page, CSV or LaTeX."""
+    """A table, ready to be written as HTML, CSV or LaTeX."""
 
     name: str  # for file names
     title: str
@@ -99,7 +91,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[TableRow, ...]
     notes: tuple[str, ...]  # what must stand under it
-    marks: Mapping[str, str] = field(default_factory=dict)  # letters at figures, and what they mean
+    marks: Mapping[str, str]  # letters in the table, and what they mean
 
     @property
     def spans(self) -> list[tuple[str, int]]:
@@ -109,66 +101,69 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """Headings of what names a row: the second where databases were coded in several ways."""
-        return ["method", "coded from"][: min(2, len({row.database for row in self.rows}))]
+        """Headings of the names of rows: two if databases were encoded in several ways."""
+        return ["method", "encoded from"][: min(2, len({row.encoded_from for row in self.rows}))]
 
 
-@dataclass
-class RunTable:
-    """The runs of a table, by row and column."""
+@dataclass(frozen=True)
+class Comparison:
+    """Tables of the same results, one per quantity."""
 
-    columns: list[Column]
-    runs: dict[tuple[RowId, int], list[Run]]  # one run per seed
-    kinds: dict[RowId, Kind]
-
-    @property
-    def rows(self) -> list[RowId]:
-        """All rows, in the order of first appearance."""
-        return list(self.kinds)
-
-    def cell(self, row: RowId, column: int) -> list[Run]:
-        """Return the runs of a cell."""
-        return self.runs.get((row, column), [])
+    name: str
+    title: str
+    description: str
+    results: tuple[Result, ...]
+    tables: tuple[Table, ...]
 
 
-def arrange(
-    runs: Sequence[Run],
-    size_of: Callable[[Run], int | None],
-    size_name: Callable[[int], str],
-    *,
-    has_directions: bool = True,
-) -> RunTable:
-    """Put runs in rows by method and in columns by direction and size.
+def compare(results: Results) -> list[Comparison]:
+    """Return the tables at equal bytes per item: one comparison per data set and database.
 
-    Runs without a size, such as controls that have no choice of it, fill all columns.
+    Each has mean average precision at three cut-offs, training time and query time.
     """
-    sizes = sorted({size for run in runs if (size := size_of(run)) is not None})
-    directions = list(dict.fromkeys(run.direction for run in runs))
-    if not has_directions:
-        directions = directions[:1]
-    choices: Sequence[int | None] = sizes or [None]
-    places = [(direction, size) for direction in directions for size in choices]
-    columns = [
-        Column(
-            arrow(direction) if has_directions else "",
-            "any size" if size is None else size_name(size),
-        )
-        for direction, size in places
+    groups = group(results.results, _comparison_of, unique=False)
+    return [_compare(results, chosen, *name) for name, chosen in groups.items()]
+
+
+def _comparison_of(result: Result) -> tuple[str, str, str | None]:
+    protocol = result.setting["protocol"]
+    # A labelled database is encoded in each method's own way; an unlabelled one in one way a table.
+    own_way = PROTOCOLS[protocol].database_is_train
+    return result.setting["dataset"], protocol, None if own_way else result.setting["database"]
+
+
+def _compare(
+    results: Results, chosen: Sequence[Result], dataset: str, protocol: str, database: str | None
+) -> Comparison:
+    name = "-".join(filter(None, ("fair", slug(dataset), protocol, database)))
+    encoded = "" if database is None else f", encoded from {_ENCODED_FROM[database]}"
+    title = f"{dataset}: {PROTOCOLS[protocol].title}{encoded}"
+    description = f"{PROTOCOLS[protocol].description.capitalize()}{encoded}."
+    tables = [
+        _make_table(name, title, quantity, chosen, results)
+        for quantity in _QUANTITIES
+        if quantity.column != "map_5000" or protocol == "field"
     ]
-    cells: dict[tuple[RowId, int], list[Run]] = {}
-    kinds: dict[RowId, Kind] = {}
-    by_cell = group(runs, lambda run: (row_id(run), run.direction, size_of(run)))
-    for (row, direction, size), found in by_cell.items():
-        kinds.setdefault(row, found[0].kind)
-        for number, (at_direction, at_size) in enumerate(places):
-            if direction == at_direction and size in (None, at_size):
-                cells[row, number] = found
-    return RunTable(columns, cells, kinds)
+    return Comparison(name, title, description, tuple(chosen), tuple(tables))
 
 
-def row_id(run: Run) -> RowId:
-    """Return the row of a run."""
-    return run.label, str(run.setting["database"])
+def slug(name: str) -> str:
+    """Return a name for files and addresses; different names give different ones.
+
+    Examples
+    --------
+    >>> slug("wiki")
+    'wiki'
+    >>> slug("../My data")
+    'my-data-da73c4e5'
+    """
+    plain = re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-")
+    return plain if plain == name else f"{plain}-{sha256(name.encode()).hexdigest()[:8]}"
+
+
+def byte_name(n_bytes: int) -> str:
+    """Return a size as people write it."""
+    return f"{n_bytes} byte{'s' * (n_bytes != 1)}"
 
 
 def arrow(direction: str) -> str:
@@ -180,62 +175,6 @@ def arrow(direction: str) -> str:
     'image → text'
     """
     return direction.replace("->", " → ")
-
-
-def make_table(
-    name: str,
-    title: str,
-    quantity: Quantity,
-    grid: RunTable,
-    *,
-    order: Callable[[RowId], Any],
-    remarks: Callable[[Sequence[Run]], Iterable[str]],
-    verdicts: Mapping[tuple[RowId, int], tuple[Verdict, float]] = MappingProxyType({}),
-    notes: Sequence[str] = (),
-) -> Table:
-    """Return a table of the means over seeds.
-
-    `order`: sort key of rows. `remarks`: gives sentences about a cell; each becomes a letter at the
-    figure, or at the row or a note under the table if it is true of all of it.
-    `verdicts`: by row and column. `notes`: sentences that stand under
-    the table besides those about seeds and definition.
-    """
-    told = {cell: list(dict.fromkeys(remarks(runs))) for cell, runs in grid.runs.items()}
-    always = _common(told.values())
-    letters: dict[str, str] = {}
-
-    def mark(texts: Iterable[str]) -> tuple[str, ...]:
-        found = [letters.setdefault(text, letter(len(letters))) for text in texts]
-        return tuple(sorted(found, key=lambda sign: (len(sign), sign)))
-
-    places = [_places(grid, quantity, number) for number in range(len(grid.columns))]
-    rows = []
-    for row in sorted(grid.rows, key=order):
-        of_row = _common(texts for (name, _), texts in told.items() if name == row)
-        row_marks = mark(text for text in of_row if text not in always)
-        entries: list[Entry | None] = []
-        for number in range(len(grid.columns)):
-            runs = grid.cell(row, number)
-            if not runs:
-                entries.append(None)
-                continue
-            marks = mark(text for text in told[row, number] if text not in of_row)
-            summary = summarise(run.row[quantity.column] for run in runs)
-            verdict, p_value = verdicts.get((row, number), (None, None))
-            place = places[number].get(row, 0)
-            entries.append(Entry(summary, place, verdict, p_value, marks))
-        rows.append(TableRow(*row, grid.kinds[row], tuple(entries), row_marks))
-    all_notes = (_seeds_note(grid), quantity.note, _counts_note(grid), *notes, *always)
-    marks_by_letter = {sign: text for text, sign in letters.items()}
-    return Table(
-        name, title, quantity, tuple(grid.columns), tuple(rows), all_notes, marks_by_letter
-    )
-
-
-def _common(lists: Iterable[Sequence[str]]) -> list[str]:
-    """Return what is in all lists, in the order of the first."""
-    first, *others = list(lists) or [[]]
-    return [text for text in first if all(text in other for other in others)]
 
 
 def letter(number: int) -> str:
@@ -250,32 +189,130 @@ def letter(number: int) -> str:
     return (letter(high - 1) if high else "") + ascii_lowercase[low]
 
 
-def _places(grid: RunTable, quantity: Quantity, number: int) -> dict[RowId, int]:
-    means = {
-        row: summarise(run.row[quantity.column] for run in runs).mean
-        for row in grid.rows
-        if (runs := grid.cell(row, number))
+def _arrange(chosen: Sequence[Result], has_directions: bool) -> tuple[list[Column], Grid]:
+    """Put results in rows by method and in columns by direction and size.
+
+    Results without a size, such as those of trivial baselines, fill all columns.
+    """
+    sizes = sorted({result.n_bytes for result in chosen if result.n_bytes is not None})
+    directions = list(dict.fromkeys(result.direction for result in chosen))
+    choices: Sequence[int | None] = sizes or [None]
+    places = list(product(directions if has_directions else directions[:1], choices))
+    columns = [
+        Column(arrow(way) if has_directions else "", byte_name(size) if size else "any size")
+        for way, size in places
+    ]
+    grid: dict[RowId, list[list[Result]]] = {}
+    cells = group(chosen, lambda result: (result.row_id, result.direction, result.n_bytes))
+    for (row, direction, n_bytes), same in cells.items():
+        line = grid.setdefault(row, [[] for _ in places])
+        for number, (way, size) in enumerate(places):
+            if direction == way and n_bytes in (None, size):
+                line[number] = same
+    # By mean average precision over all columns, best first, trivial baselines last.
+    quality = {
+        row: -np.mean([result.row["map_all"] for same in line for result in same])
+        for row, line in grid.items()
     }
-    ranked = sorted(set(means.values()), reverse=quantity.higher_is_better)[:2]
-    return {row: ranked.index(mean) + 1 for row, mean in means.items() if mean in ranked}
+    is_trivial = {result.row_id: result.kind == "trivial" for result in chosen}
+    return columns, {
+        row: grid[row] for row in sorted(grid, key=lambda row: (is_trivial[row], quality[row], row))
+    }
 
 
-def _seeds_note(grid: RunTable) -> str:
-    seeds = sorted({run.seed for runs in grid.runs.values() for run in runs})
+def _make_table(
+    name: str, title: str, quantity: Quantity, chosen: Sequence[Result], results: Results
+) -> Table:
+    """Return a table of the means over seeds.
+
+    A remark about a value becomes a letter at it, or at the row, or a note under the table if it is
+    true of all of it.
+    """
+    columns, grid = _arrange(chosen, quantity.has_directions)
+    seeds = sorted({result.seed for result in chosen})
+    remarks = {
+        (row, number): list(_remarks(same, len(seeds)))
+        for row, line in grid.items()
+        for number, same in enumerate(line)
+        if same
+    }
+    always = _common(remarks.values())
+    letters: dict[str, str] = {}
+
+    def mark(texts: Iterable[str]) -> tuple[str, ...]:
+        marks = [letters.setdefault(text, letter(len(letters))) for text in texts]
+        return tuple(sorted(marks, key=lambda sign: (len(sign), sign)))
+
+    is_tested = quantity.column == "map_all"
+    tested = verdicts(grid, results) if is_tested else {}
+    summaries = {
+        place: summarise(result.row[quantity.column] for result in grid[place[0]][place[1]])
+        for place in remarks
+    }
+    best: list[list[float]] = []
+    for number in range(len(columns)):
+        means = {summary.mean for (_, at), summary in summaries.items() if at == number}
+        best.append(sorted(means, reverse=quantity.higher_is_better)[:2])
+    kinds = {result.row_id: result.kind for result in chosen}
+    rows = []
+    for row in grid:
+        of_row = _common(texts for (at, _), texts in remarks.items() if at == row)
+        row_marks = mark(text for text in of_row if text not in always)
+        entries: list[Entry | None] = []
+        for number, top in enumerate(best):
+            if (row, number) not in summaries:
+                entries.append(None)
+                continue
+            summary = summaries[row, number]
+            marks = mark(text for text in remarks[row, number] if text not in of_row)
+            place = top.index(summary.mean) + 1 if summary.mean in top else 0
+            verdict, p_value = tested.get((row, number), (None, None))
+            entries.append(Entry(summary, place, verdict, p_value, marks))
+        label, database = row
+        encoded_from = _ENCODED_FROM.get(database, database)
+        rows.append(TableRow(label, encoded_from, kinds[row], tuple(entries), row_marks))
+    return Table(
+        f"{name}-{quantity.column.replace('_', '-')}",
+        f"{title}, {quantity.title}",
+        quantity,
+        tuple(columns),
+        tuple(rows),
+        (
+            _seeds_note(seeds), quantity.note, _counts_note(chosen), _RANKING_NOTE,
+            *([NOTE] if is_tested else []), *always,
+        ),
+        {sign: text for text, sign in letters.items()},
+    )  # fmt: skip
+
+
+def _remarks(same: Sequence[Result], n_seeds: int) -> Iterable[str]:
+    stored, asked = same[0].row["bytes_per_item"], same[0].n_bytes
+    if asked is None:
+        yield f"No choice of size: {byte_name(stored)} per item in every column."
+    elif stored != asked:
+        yield f"Stores {byte_name(stored)} per item: the data carry no more, or fewer do not do."
+    if len(same) < n_seeds:
+        yield f"Mean of {len(same)} of {n_seeds} splits: others failed or have not been run."
+
+
+def _common(lists: Iterable[Sequence[str]]) -> list[str]:
+    """Return what is in all lists, in the order of the first."""
+    first, *others = list(lists) or [[]]
+    return [text for text in first if all(text in other for other in others)]
+
+
+def _seeds_note(seeds: Sequence[int]) -> str:
     if len(seeds) == 1:
         return f"One split, seed {seeds[0]}."
     named = ", ".join(map(str, seeds))
     return f"Mean ± standard deviation (over n - 1) of {len(seeds)} splits, seeds {named}."
 
 
-def _counts_note(grid: RunTable) -> str:
-    counts = {
-        (run.row["n_train"], run.row["n_query"], run.row["n_database"])
-        for runs in grid.runs.values()
-        for run in runs
-    }
-    told = "; ".join(
-        f"{n_train:,} items learnt from, {n_query:,} queries, {n_database:,} items searched"
+def _counts_note(chosen: Iterable[Result]) -> str:
+    names = ("n_train", "n_query", "n_database")
+    counts = {tuple(result.row[name] for name in names) for result in chosen}
+    shown = "; ".join(
+        f"{n_train:,} training items, {n_query:,} queries, {n_database:,} items searched"
         for n_train, n_query, n_database in sorted(counts)[:3]
     )
-    return f"{told}."
+    return f"{shown}."

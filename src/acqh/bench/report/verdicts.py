@@ -1,14 +1,16 @@
 """Whether a method is better than the best baseline by more than the luck of the queries."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
 from acqh._core.arrays import Floats
 from acqh._core.runtime import check_rng
-from acqh.bench.report.results import Results, Run, summarise
-from acqh.bench.report.tables import RowId, RunTable, Verdict
+from acqh.bench.report.results import Grid, Result, Results, RowId, summarise
 from acqh.errors import InvalidInputError
+
+Verdict = Literal["better", "worse", "even"]
 
 _LEVEL = 0.05
 # Up to this many pairs all sign flips are tried one by one; 2^13 is about what is drawn beyond.
@@ -21,46 +23,46 @@ _SLACK = 1e-7
 
 NOTE = (
     "▲ better, ▼ worse than the best baseline of the column, no sign: not to be told apart. The "
-    "best baseline itself is compared with the next; controls and ACQH's own rows are none. "
-    "Paired randomisation test on the average precisions (@all) of all queries, pooled over "
+    "best baseline itself is compared with the next; trivial baselines and ACQH's own rows do not "
+    "count. Paired randomisation test on the average precisions (@all) of all queries, pooled over "
     "seeds, corrected by Holm's rule for the rows of the column, level 5 %. An item that is a "
     "query in several splits counts as often."
 )
 
 
-def verdicts(grid: RunTable, results: Results) -> Mapping[tuple[RowId, int], tuple[Verdict, float]]:
-    """Return a verdict and its corrected p-value for every cell that a baseline compares with.
+def verdicts(grid: Grid, results: Results) -> Mapping[tuple[RowId, int], tuple[Verdict, float]]:
+    """Return a verdict and its corrected p-value for every value that a baseline compares with.
 
-    The figures of `grid` are ``map_all``; `results` has the average precisions of the queries.
+    `results` has the average precisions of the queries.
     """
-    columns = [dict(_differences(grid, number, results)) for number in range(len(grid.columns))]
+    n_columns = len(next(iter(grid.values()), ()))
+    columns = [dict(_differences(grid, number, results)) for number in range(n_columns)]
     samples = [sample for column in columns for sample in column.values()]
     left = iter(_p_values(samples))
-    found: dict[tuple[RowId, int], tuple[Verdict, float]] = {}
+    decided: dict[tuple[RowId, int], tuple[Verdict, float]] = {}
     for number, column in enumerate(columns):
         corrected = holm([next(left) for _ in column])
         for (row, sample), p_value in zip(column.items(), corrected.tolist(), strict=True):
             better: Verdict = "better" if sample.sum() > 0 else "worse"
-            found[row, number] = "even" if p_value > _LEVEL else better, p_value
-    return found
+            decided[row, number] = "even" if p_value > _LEVEL else better, p_value
+    return decided
 
 
-def _differences(grid: RunTable, number: int, results: Results) -> Iterator[tuple[RowId, Floats]]:
+def _differences(grid: Grid, number: int, results: Results) -> Iterator[tuple[RowId, Floats]]:
+    column = {row: line[number] for row, line in grid.items() if line[number]}
     means = {
-        row: summarise(run.row["map_all"] for run in runs).mean
-        for row in grid.rows
-        if (runs := grid.cell(row, number))
+        row: summarise(result.row["map_all"] for result in same).mean
+        for row, same in column.items()
     }
-    baselines = sorted(
-        (row for row in means if grid.kinds[row] == "baseline"), key=lambda row: -means[row]
-    )
+    baselines = [row for row, same in column.items() if same[0].kind == "baseline"]
+    baselines.sort(key=lambda row: -means[row])
     for row in means:
         others = [name for name in baselines if name != row]
         if others:
-            yield row, _paired(grid.cell(row, number), grid.cell(others[0], number), results)
+            yield row, _paired(column[row], column[others[0]], results)
 
 
-def _paired(first: Sequence[Run], second: Sequence[Run], results: Results) -> Floats:
+def _paired(first: Sequence[Result], second: Sequence[Result], results: Results) -> Floats:
     """Return the differences of all queries of the splits that both were run on."""
     by_split = {run.record["split_hash"]: run for run in second}
     parts = [np.empty(0)]

@@ -131,7 +131,7 @@ def evaluate(
     started = time.perf_counter()
     method.fit(parts.train.views, parts.train.labels)
     fit_seconds = time.perf_counter() - started
-    return [found.row for found in measure(method, split, parts, database, fit_seconds)]
+    return [row for row, *_ in measure(method, split, parts, database, fit_seconds)]
 
 
 def check_database(
@@ -149,27 +149,6 @@ def check_database(
     return database
 
 
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """One direction: the row of the table, and what it was made from."""
-
-    row: ResultRow
-    result: RetrievalResult  # curves included
-    # int64 (n_query, n_listed): the first items of every query, as rows of the data; of equal
-    # scores, the first row comes first.
-    ranking: Ints
-
-
-@dataclass(frozen=True, eq=False)
-class _Coded:
-    """A database as its distinct codes, which of them each item has, and how it is searched."""
-
-    distinct: Array
-    inverse: Array
-    seconds: float
-    search: Callable[[Floats], Ints]
-
-
 def measure(
     method: BaseMethod,
     split: Split,
@@ -180,26 +159,34 @@ def measure(
     top_n: Sequence[int] = (),
     curve: bool = False,
     n_threads: int | None = None,
-) -> list[Measured]:
+) -> list[tuple[ResultRow, RetrievalResult, Ints]]:
     """Measure a fitted method in every direction.
 
     `method`: fitted on the training part. `parts`: of this split. `fit_seconds`: noted in the
     rows. `top_n`: where to measure precision. `curve`: whether to measure precision and recall at
-    every rank. `n_threads`: of a search; one per core by default. Gives a row for each ordered pair
-    of views.
+    every rank. `n_threads`: of a search; one per core by default.
+
+    Gives for each ordered pair of views its row, the metrics it was made from, and the first items
+    of every query, int64 (n_query, n_listed), as rows of the data; of equal scores, the first row
+    comes first.
     """
-    coded: dict[str, _Coded] = {}
-    found = []
+    encoded: dict[str, tuple[Any, ...]] = {}
+    measured = []
     for query_view, searched in permutations(parts.query.views, 2):
         # One code of all views serves every direction.
         source = "" if database == "unified" else searched
-        if source not in coded:
-            coded[source] = _code(method, parts.database, database, searched, n_threads)
+        if source not in encoded:
+            started = time.perf_counter()
+            codes = _encode(method, parts.database, database, searched)
+            seconds, search = time.perf_counter() - started, _searcher(method, codes, n_threads)
+            encoded[source] = seconds, search, *np.unique(codes, axis=0, return_inverse=True)
+        encode_seconds, search, distinct, inverse = encoded[source]
         started = time.perf_counter()
         queries = method.embed_queries(parts.query.views[query_view], view=query_view)
-        ranking = coded[source].search(queries)
+        ranking = search(queries)
         query_seconds = time.perf_counter() - started
-        result = _score(method, parts, queries, coded[source], top_n, curve)
+        scores = queries, method.decode(distinct).T, inverse.ravel()
+        result = _score(parts, *scores, top_n, curve)
         row = ResultRow(
             dataset=split.dataset,
             protocol=split.protocol,
@@ -211,33 +198,22 @@ def measure(
             direction=f"{query_view}->{searched}",
             **{name: result.mean_average_precision[cutoff] for name, cutoff in CUTOFFS.items()},
             fit_seconds=fit_seconds,
-            encode_seconds=coded[source].seconds,
+            encode_seconds=encode_seconds,
             query_seconds=query_seconds,
             n_train=len(split.train),
             n_query=len(split.query),
             n_database=len(split.database),
-            n_codes=len(coded[source].distinct),
+            n_codes=len(distinct),
         )
-        found.append(Measured(row, result, split.database[ranking]))
-    return found
+        measured.append((row, result, split.database[ranking]))
+    return measured
 
 
-def _code(
-    method: BaseMethod,
-    items: MultiViewData,
-    database: DatabaseMode,
-    view: str,
-    n_threads: int | None,
-) -> _Coded:
-    started = time.perf_counter()
+def _encode(method: BaseMethod, items: MultiViewData, database: DatabaseMode, view: str) -> Array:
     if database == "learnt":
-        codes = method.encode({view: items.views[view]}, labels=items.labels, mode="learnt")
-    else:
-        views = dict(items.views) if database == "unified" else {view: items.views[view]}
-        codes = method.encode(views, mode=database)
-    seconds = time.perf_counter() - started
-    distinct, inverse = np.unique(codes, axis=0, return_inverse=True)
-    return _Coded(distinct, inverse.ravel(), seconds, _searcher(method, codes, n_threads))
+        return method.encode({view: items.views[view]}, labels=items.labels, mode="learnt")
+    views = dict(items.views) if database == "unified" else {view: items.views[view]}
+    return method.encode(views, mode=database)
 
 
 def _searcher(method: BaseMethod, codes: Array, n_threads: int | None) -> Callable[[Floats], Ints]:
@@ -257,24 +233,26 @@ def _searcher(method: BaseMethod, codes: Array, n_threads: int | None) -> Callab
 
 
 def _score(
-    method: BaseMethod,
     parts: SplitParts,
     queries: Floats,
-    coded: _Coded,
+    vectors: Floats,
+    inverse: Ints,
     top_n: Sequence[int],
     curve: bool,
 ) -> RetrievalResult:
-    """Return the figures of all queries, from the scores of all items: ties are expectations."""
+    """Return the metrics of all queries, from the scores of all items: ties are expectations.
+
+    `vectors`: of the distinct codes, (n_components, n_codes). `inverse`: the code of each item.
+    Equal codes get equal scores to the last bit, which a product with all items would not promise:
+    matrix products round by position.
+    """
     labels: Matrix = parts.query.labels
     metrics = RetrievalMetrics(tuple(CUTOFFS.values()), top_n=top_n, curve=curve)
-    step = max(1, _BLOCK_VALUES // max(1, len(coded.inverse)))
-    # Equal codes get equal scores to the last bit, which a product with all items would not
-    # promise: matrix products round by position.
-    vectors = method.decode(coded.distinct).T
+    step = max(1, _BLOCK_VALUES // max(1, len(inverse)))
     for rows in slices(len(queries), step):
         scores = np.asarray(queries[rows] @ vectors, dtype=np.float32)
         relevant = relevance(labels[rows], parts.database_labels)
-        metrics.update(np.take(scores, coded.inverse, axis=1), relevant)
+        metrics.update(np.take(scores, inverse, axis=1), relevant)
     return metrics.result()
 
 

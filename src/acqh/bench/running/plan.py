@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
 from types import FrameType
@@ -15,10 +15,9 @@ from typing import Any
 from acqh._core.arrays import check_positive_int
 from acqh._core.runtime import count_cores
 from acqh.bench.protocol import find_protocol
-from acqh.bench.protocol import seeds as first_seeds
-from acqh.bench.running.cells import CODE_LENGTHS, Cell, RunGrid, fair_plan
 from acqh.bench.running.evaluate import BenchData, of_memory, open_data
-from acqh.bench.running.store import Record, Store
+from acqh.bench.running.runs import CODE_LENGTHS, Run, plan_runs
+from acqh.bench.running.store import Store, as_duration, expected_seconds
 from acqh.bench.running.variants import find_variants, name_of
 from acqh.bench.running.worker import Worker, WorkerSettings, machine, versions
 from acqh.data import MultiViewData, list_datasets, save_npz
@@ -30,25 +29,30 @@ _USUAL_PROTOCOLS = ("labelled", "unlabelled")
 _MAX_BITS = 128
 
 Named = str | PathLike[str]
+Progress = Callable[[int, int, str], None]
+
+
+def _silent(done: int, total: int, message: str) -> None:
+    """Show no progress."""
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """How a run went.
+    """Numbers of runs done, failed, stored before and left.
 
     Attributes
     ----------
     out : Path
         The folder with the results, for `Store` and `write_report`.
     n_stored : int
-        Cells that were there before.
+        Runs that were there before.
     n_done, n_failed : int
-        Cells run now.
+        Runs carried out now.
     n_left : int
-        Cells not run, for an interrupt.
+        Runs that an interrupt left.
     seconds : float
     failed : tuple of dict
-        ``key``, ``label`` and ``reason`` of each cell that failed.
+        ``key``, ``label`` and ``reason`` of each run that failed.
 
     Examples
     --------
@@ -67,92 +71,8 @@ class RunSummary:
     failed: tuple[dict[str, Any], ...] = ()
 
 
-def pending(cells: Sequence[Cell], store: Store, *, retry_failed: bool = False) -> list[Cell]:
-    """Return the cells that are still to be run."""
-    return [
-        cell
-        for cell in cells
-        if not store.done(cell.key) and (retry_failed or not store.has_failed(cell.key))
-    ]
-
-
-class Watch:
-    """Told how a run goes; does nothing with it. A display derives from it.
-
-    Examples
-    --------
-    >>> import acqh
-    >>> class Follow(acqh.bench.Watch):
-    ...     def end(self, record):
-    ...         print(record["label"], record["status"])
-    >>> acqh.bench.run("wiki", methods=["dch"], out="results", watch=Follow())  # doctest: +SKIP
-    """
-
-    def begin(self, cells: Sequence[Cell], records: Sequence[Record]) -> None:
-        """Be told which cells will be run, and what the store has already."""
-
-    def start(self, cell: Cell) -> None:
-        """Be told that a cell is being run."""
-
-    def end(self, record: Record) -> None:
-        """Be told what a cell gave."""
-
-    def interrupted(self) -> None:
-        """Be told that the run will stop after the current cell."""
-
-
-def run_cells(
-    cells: Sequence[Cell],
-    store: Store,
-    settings: WorkerSettings,
-    *,
-    retry_failed: bool = False,
-    watch: Watch | None = None,
-) -> RunSummary:
-    """Run the cells that a store does not have yet, and store each as it ends.
-
-    Cells run one after another in a process of their own, so that neither another cell nor the
-    display disturbs a timing, and none that crashes takes the run with it: that cell is stored
-    as failed, and a new process goes on. The first interrupt (Ctrl-C) stops after the current
-    cell, the second at once.
-
-    The caller has locked the store. With `retry_failed`, cells stored as failed run again.
-    """
-    started = time.perf_counter()
-    watch = watch or Watch()
-    # A run that was killed may have left half a line.
-    store.write_table()
-    left = pending(cells, store, retry_failed=retry_failed)
-    watch.begin(left, store.records())
-    context = {"versions": versions(), "machine": machine()}
-    done, failed = 0, []
-    with _interruptible(watch.interrupted) as asked_to_stop, Worker(settings) as worker:
-        for cell in left:
-            if asked_to_stop.is_set():
-                break
-            watch.start(cell)
-            outcome = worker.run(cell)
-            record = {**cell.header(), **outcome.facts, **context, "finished": time.time()}
-            store.write(record, outcome.curves, outcome.rankings)
-            if record["status"] == "done":
-                done += 1
-            else:
-                failed.append({name: record[name] for name in ("key", "label", "reason")})
-            watch.end(record)
-    store.write_table()
-    return RunSummary(
-        out=store.path,
-        n_stored=len(cells) - len(left),
-        n_done=done,
-        n_failed=len(failed),
-        n_left=len(left) - done - len(failed),
-        seconds=time.perf_counter() - started,
-        failed=tuple(failed),
-    )
-
-
 @contextmanager
-def _interruptible(on_interrupt: Callable[[], None]) -> Iterator[threading.Event]:
+def _interruptible(progress: Callable[[str], None]) -> Iterator[threading.Event]:
     """Turn the first interrupt into an event; the second is what it always was."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -163,7 +83,7 @@ def _interruptible(on_interrupt: Callable[[], None]) -> Iterator[threading.Event
         if asked.is_set():
             raise KeyboardInterrupt
         asked.set()
-        on_interrupt()
+        progress("stopping after this run; interrupt again to stop at once")
 
     before = signal.signal(signal.SIGINT, handle)
     try:
@@ -174,11 +94,11 @@ def _interruptible(on_interrupt: Callable[[], None]) -> Iterator[threading.Event
 
 @dataclass(frozen=True)
 class Plan:
-    """Cells to be run, and where to.
+    """Runs, and the folder for their results.
 
     Attributes
     ----------
-    cells : tuple of Cell
+    runs : tuple of Run
     store : Store
     settings : WorkerSettings
     in_memory : mapping of str to MultiViewData
@@ -189,35 +109,70 @@ class Plan:
     >>> import acqh
     >>> data = acqh.make_multiview(120, n_labels=3, random_state=0)
     >>> planned = acqh.bench.plan(data, out="results", methods=["label-ridge"], bits=[8])
-    >>> len(planned.cells) == len(planned.pending())
+    >>> len(planned.runs) == len(planned.pending())
     True
     >>> planned.run()  # doctest: +SKIP
     """
 
-    cells: tuple[Cell, ...]
+    runs: tuple[Run, ...]
     store: Store
     settings: WorkerSettings
-    in_memory: Mapping[str, MultiViewData]
+    in_memory: Mapping[str, MultiViewData] = field(default_factory=dict)
 
-    def pending(self, *, retry_failed: bool = False) -> list[Cell]:
-        """Return the cells that the store does not have yet."""
-        return pending(self.cells, self.store, retry_failed=retry_failed)
+    def pending(self, *, retry_failed: bool = False) -> list[Run]:
+        """Return the runs that the store does not have yet."""
+        store = self.store
+        return [
+            run
+            for run in self.runs
+            if not store.done(run.key) and (retry_failed or not store.has_failed(run.key))
+        ]
 
-    def run(self, *, retry_failed: bool = False, watch: Watch | None = None) -> RunSummary:
-        """Run what the store does not have yet; see `acqh.bench.run`."""
-        with self.store.locked():
+    def run(self, *, retry_failed: bool = False, progress: Progress = _silent) -> RunSummary:
+        """Carry out the runs that the store does not have yet; see `acqh.bench.run`.
+
+        Runs follow one another in a process of their own, so that neither another run nor a
+        display disturbs a timing. If a run crashes, it is stored as failed, and a new process
+        goes on. The first interrupt (Ctrl-C) stops after the current run, the second at once.
+        """
+        started, store = time.perf_counter(), self.store
+        with store.locked():
             for path, data in self.in_memory.items():
                 Path(path).parent.mkdir(exist_ok=True)
                 save_npz(data, path)
-            self.store.write_plan(
-                {
-                    "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-                    "keys": [cell.key for cell in self.cells],
-                }
-            )
-            return run_cells(
-                self.cells, self.store, self.settings, retry_failed=retry_failed, watch=watch
-            )
+            command = [Path(sys.argv[0]).name, *sys.argv[1:]]
+            store.write_plan({"command": command, "keys": [run.key for run in self.runs]})
+            store.write_table()  # if the last command was killed, its last line may be torn
+            left = self.pending(retry_failed=retry_failed)
+            context = {"versions": versions(), "machine": machine()}
+            done, failed = 0, list[dict[str, Any]]()
+
+            def tell(message: str) -> None:
+                progress(done + len(failed), len(left), message)
+
+            with _interruptible(tell) as is_stopping, Worker(self.settings) as worker:
+                for number, run in enumerate(left):
+                    if is_stopping.is_set():
+                        break
+                    seconds = expected_seconds(left[number:], store.records())
+                    tell(f"running: about {as_duration(seconds)} left, {run}")
+                    facts, curves, rankings = worker.run(run)
+                    record = {**run.header(), **facts, **context, "finished": time.time()}
+                    store.write(record, curves, rankings)
+                    if record["status"] == "done":
+                        done += 1
+                    else:
+                        failed.append({name: record[name] for name in ("key", "label", "reason")})
+            store.write_table()
+        return RunSummary(
+            out=store.path,
+            n_stored=len(self.runs) - len(left),
+            n_done=done,
+            n_failed=len(failed),
+            n_left=len(left) - done - len(failed),
+            seconds=time.perf_counter() - started,
+            failed=tuple(failed),
+        )
 
 
 def plan(
@@ -232,14 +187,14 @@ def plan(
     n_threads: int | None = None,
     data_dir: str | PathLike[str] | None = None,
 ) -> Plan:
-    """Return the cells that `run` would run; takes and raises what that does.
+    """Return the runs that `run` would carry out; takes and raises what that does.
 
     Examples
     --------
     >>> import acqh
     >>> data = acqh.make_multiview(120, n_labels=3, random_state=0)
     >>> planned = plan(data, out="results", methods=["dch"], bits=[8, 16], protocol="labelled")
-    >>> [(cell.label, cell.bytes_asked) for cell in planned.cells]
+    >>> [(run.label, run.bytes_asked) for run in planned.runs]
     [('dch', 1), ('dch', 2)]
     """
     names = [name_of(each) for each in ([methods] if isinstance(methods, str) else methods)]
@@ -247,27 +202,27 @@ def plan(
     if seeds is None:
         seeds = 5 if "all" in names else 1
     n_threads = n_threads or count_cores()
-    grid = RunGrid(
-        variants=variants,
-        lengths=_lengths(bits),
-        protocols=_protocols(protocol),
-        seeds=first_seeds(seeds),
-        n_threads=n_threads,
-        official=official,
-    )
     folder = None if data_dir is None else fspath(data_dir)
     given = _each(data) or [info.name for info in list_datasets(folder) if info.found]
     sources = _open_all(given, folder, Path(out))
     if official:
         for source in sources.values():
             official_rows(source.data, official if isinstance(official, str) else "")
-    cells = fair_plan(list(sources.values()), grid)
+    runs = plan_runs(
+        sources.values(),
+        variants,
+        lengths=_lengths(bits),
+        protocols=_protocols(protocol),
+        seeds=range(check_positive_int(seeds, "seeds")),
+        n_threads=n_threads,
+        official=official,
+    )
     arguments = {source.data.name: argument for argument, source in sources.items()}
     settings = WorkerSettings(n_threads, arguments, folder, method_files)
     in_memory = {
         str(_place(each, Path(out))): each for each in given if isinstance(each, MultiViewData)
     }
-    return Plan(tuple(cells), Store(out), settings, in_memory)
+    return Plan(tuple(runs), Store(out), settings, in_memory)
 
 
 def run(
@@ -282,11 +237,11 @@ def run(
     n_threads: int | None = None,
     data_dir: str | PathLike[str] | None = None,
     retry_failed: bool = False,
-    watch: Watch | None = None,
+    progress: Progress = _silent,
 ) -> RunSummary:
-    """Run methods on data sets and store every cell as it ends, as ``acqh bench`` does.
+    """Run methods on data sets and store every run as it ends, as ``acqh bench`` does.
 
-    Cells run in a process of their own. A script that calls this must do so under
+    Runs are carried out in a process of their own. A script that calls this must do so under
     ``if __name__ == "__main__":``, as with everything that starts processes.
 
     Parameters
@@ -300,7 +255,7 @@ def run(
     methods : "all", or sequence of names or classes
         Names of `acqh.methods.list`, ``"random"``, ``"NAME rbf"`` or ``"NAME kernel"`` for a
         method with RBF features or kernel maps, or ``"FILE.py:CLASS"`` for one of your own.
-        ``"all"``: every method that needs no network, and the controls.
+        ``"all"``: every method that needs no network, and the trivial baselines.
     bits : sequence of int
         Code lengths; eight times the bytes per item.
     protocol : str or sequence of str, optional
@@ -315,9 +270,9 @@ def run(
     data_dir : path-like, optional
         Folder with the files of named data sets; ``ACQH_DATA`` by default.
     retry_failed : bool
-        Run cells again that have failed.
-    watch : Watch, optional
-        Told how the run goes.
+        Repeat runs that have failed.
+    progress : callable, optional
+        Called with the number of runs done, the number of all, and a message.
 
     Returns
     -------
@@ -339,7 +294,7 @@ def run(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     asked = {"methods": ["random", "cvh"], "bits": [8], "protocol": "label-free"}
     ...     planned = acqh.bench.plan(data, out=folder, seeds=1, **asked)
-    >>> [(cell.label, cell.database) for cell in planned.cells]
+    >>> [(run.label, run.database) for run in planned.runs]
     [('random', 'hashed'), ('random', 'unified'), ('cvh', 'hashed'), ('cvh', 'unified')]
     """
     planned = plan(
@@ -353,7 +308,7 @@ def run(
         n_threads=n_threads,
         data_dir=data_dir,
     )
-    return planned.run(retry_failed=retry_failed, watch=watch)
+    return planned.run(retry_failed=retry_failed, progress=progress)
 
 
 def _each(given: Any) -> list[Any]:
@@ -378,7 +333,7 @@ def _protocols(protocol: str | Iterable[str] | None) -> tuple[str, ...]:
     wanted = tuple(dict.fromkeys(_each(protocol)))
     for name in wanted:
         find_protocol(name)
-    # Training items in the database flatter a method; beside such figures the strict ones stand.
+    # Training items in the database flatter a method; the strict results are shown beside them.
     strict = ("unlabelled",) if "field" in wanted else ()
     return tuple(dict.fromkeys((*wanted, *strict)))
 

@@ -1,4 +1,4 @@
-"""What a run has stored: records, curves and rankings of cells, and a table of all."""
+"""What a run has stored: records, curves and rankings of runs, and a table of all."""
 
 import csv
 import io
@@ -16,8 +16,8 @@ import numpy as np
 
 from acqh._core.arrays import Array, Ints
 from acqh._core.files import parse_json
-from acqh.bench.running.cells import Cell
 from acqh.bench.running.evaluate import ResultRow
+from acqh.bench.running.runs import Run
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.io.manifest import MANIFEST_NAME
 from acqh.io.write import replace_file
@@ -28,19 +28,19 @@ if sys.platform != "win32":
 Record = dict[str, Any]
 
 _ROW_COLUMNS = tuple(field.name for field in fields(ResultRow))
-_CELL_COLUMNS = (
+_RUN_COLUMNS = (
     "label", "n_components_asked", "bytes_asked", "status", "reason", "key", "fit_cpu_seconds",
     "peak_bytes", "seconds", "split_hash", "feature_maps",
 )  # fmt: skip
-# Where nothing like a cell has been run: about a middling method on one core.
+# Without any similar run: about a middling method on one core.
 _GUESSED_SECONDS = 3.0
 
 
 class Store:
-    """A folder of results: a record, curves and rankings per cell, and a table of all cells.
+    """A folder of results: a record, curves and rankings per run, and a table of all runs.
 
-    ``cells/KEY.json`` is what counts: `write_table` makes ``results.csv`` from it, and nothing
-    reads that. Each file is replaced in one step, and a cell's record is written last of all that
+    ``runs/KEY.json`` is what counts: `write_table` makes ``results.csv`` from it, and nothing
+    reads that. Each file is replaced in one step, and a run's record is written last of all that
     belongs to it, so a run may be killed at any time: what is recorded is whole.
 
     Parameters
@@ -72,15 +72,15 @@ class Store:
             raise InvalidInputError(
                 f"{path} is something that acqh has saved, not a folder of results; choose another"
             )
-        found = sorted((self.path / "cells").glob("*.json"))
+        found = sorted((self.path / "runs").glob("*.json"))
         self._records: dict[str, Record] = {file.stem: _read_record(file) for file in found}
 
     def done(self, key: str) -> bool:
-        """Return whether a cell has been run with success."""
+        """Return whether a run has been run with success."""
         return self._status(key) == "done"
 
     def has_failed(self, key: str) -> bool:
-        """Return whether a cell has been run and has failed."""
+        """Return whether a run has been run and has failed."""
         return self._status(key) == "failed"
 
     def _status(self, key: str) -> str | None:
@@ -88,21 +88,21 @@ class Store:
         return None if record is None else record["status"]
 
     def records(self) -> list[Record]:
-        """Return the records of all cells, like ones side by side."""
+        """Return the records of all runs, like ones side by side."""
         return sorted(self._records.values(), key=_place)
 
     def curves(self, key: str) -> dict[str, Array]:
-        """Return the curves of a cell; see `write`.
+        """Return the curves of a run; see `write`.
 
         Raises
         ------
         FileNotFoundError
-            The cell has none.
+            The run has none.
         """
         return _read_arrays(self.path / "curves" / f"{key}.npz")
 
     def rankings(self, key: str) -> list[Ints]:
-        """Return the first items of every query of a cell, direction by direction.
+        """Return the first items of every query of a run, direction by direction.
 
         Returns
         -------
@@ -113,7 +113,7 @@ class Store:
         Raises
         ------
         FileNotFoundError
-            The cell has none.
+            The run has none.
         """
         steps = _read_arrays(self.path / "rankings" / f"{key}.npz")
         # Sums of unsigned numbers wrap around as the differences did.
@@ -128,7 +128,7 @@ class Store:
         curves: Mapping[str, Array] | None = None,
         rankings: Sequence[Ints] | None = None,
     ) -> None:
-        """Store a cell, in place of what was stored of it before.
+        """Store a run, in place of what was stored of it before.
 
         Parameters
         ----------
@@ -147,8 +147,8 @@ class Store:
         if rankings is not None:
             steps = {str(place): _steps(rows) for place, rows in enumerate(rankings)}
             self._write_arrays("rankings", key, steps)
-        (self.path / "cells").mkdir(parents=True, exist_ok=True)
-        replace_file(self.path / "cells" / f"{key}.json", _as_json(record))
+        (self.path / "runs").mkdir(parents=True, exist_ok=True)
+        replace_file(self.path / "runs" / f"{key}.json", _as_json(record))
         is_new = key not in self._records
         self._records[key] = record
         if is_new and self._table.is_file():
@@ -168,8 +168,8 @@ class Store:
         return self.path / "results.csv"
 
     def write_table(self) -> None:
-        """Write all of ``results.csv``: a row per cell and direction, one for a failed cell."""
-        header = ",".join((*_ROW_COLUMNS, *_CELL_COLUMNS))
+        """Write all of ``results.csv``: a row per run and direction, one for a failed run."""
+        header = ",".join((*_ROW_COLUMNS, *_RUN_COLUMNS))
         replace_file(self._table, f"{header}\n{_as_csv(self.records())}".encode())
 
     def write_plan(self, plan: Mapping[str, Any]) -> None:
@@ -219,15 +219,15 @@ def _place(record: Record) -> tuple[Any, ...]:
 def _table_rows(record: Record) -> Iterator[dict[str, Any]]:
     setting = record.get("setting", {})
     known = {name: setting[name] for name in _ROW_COLUMNS if name in setting}
-    cell = {name: record.get(name) for name in _CELL_COLUMNS}
-    cell["feature_maps"] = setting.get("feature_maps")
+    facts = {name: record.get(name) for name in _RUN_COLUMNS}
+    facts["feature_maps"] = setting.get("feature_maps")
     for row in record["rows"] or [{}]:
-        yield {**known, **row, **cell}
+        yield {**known, **row, **facts}
 
 
 def _as_csv(records: Iterable[Record]) -> str:
     text = io.StringIO()
-    columns = (*_ROW_COLUMNS, *_CELL_COLUMNS)
+    columns = (*_ROW_COLUMNS, *_RUN_COLUMNS)
     writer = csv.DictWriter(text, columns, lineterminator="\n", extrasaction="ignore")
     for record in records:
         writer.writerows(_table_rows(record))
@@ -261,63 +261,41 @@ def _read_record(path: Path) -> Record:
     record = _read_json(path)
     whole = isinstance(record, dict) and {"key", "status", "rows"} <= set(record)
     if not whole or record["key"] != path.stem:
-        raise CorruptBundleError(f"{path} is not a record of a cell; remove it to run it again")
+        raise CorruptBundleError(f"{path} is not a record of a run; remove it to run it again")
     return dict(record)
 
 
-class Estimator:
-    """Expects of a cell the mean time of the most alike ones that have been run.
+def expected_seconds(runs: Iterable[Run], records: Iterable[Record]) -> float:
+    """Return the time that runs will take: of each the mean of the most similar stored ones.
 
-    Alike are cells of the same data, label and length; then of the same data and label; then of
-    the same data; then all. Where nothing has been run, three seconds per cell is a guess.
-
-    Parameters
-    ----------
-    records : iterable of dict
-        Of a Store; failed cells do not count.
-
-    Examples
-    --------
-    >>> Estimator([]).describe(90)
-    '2 min'
+    Similar are runs of the same data, label and length; then of the same data and label; then of
+    the same data; then all. Without any, a run counts three seconds.
     """
-
-    def __init__(self, records: Iterable[Record] = ()) -> None:
-        self._sums: dict[Any, list[float]] = defaultdict(lambda: [0.0, 0.0])
-        for record in records:
-            self.learn(record)
-
-    def learn(self, record: Record) -> None:
-        """Take another finished cell into account."""
-        if record["status"] != "done":
-            return
-        length = record["n_components_asked"]
-        for kind in _kinds(record["setting"]["dataset"], record["label"], length):
-            known = self._sums[kind]
-            known[0] += record["seconds"]
-            known[1] += 1
-
-    def seconds(self, cells: Iterable[Cell]) -> float:
-        """Return the time that cells will take."""
-        return sum(self._expect(cell) for cell in cells)
-
-    def _expect(self, cell: Cell) -> float:
-        for kind in _kinds(cell.dataset, cell.label, cell.n_components_asked):
-            if kind in self._sums:
-                total, count = self._sums[kind]
-                return total / count
-        return _GUESSED_SECONDS
-
-    @staticmethod
-    def describe(seconds: float) -> str:
-        """Return a time in words, as exact as an estimate is."""
-        if seconds < 60:
-            return f"{seconds:.0f} s"
-        if seconds < 5400:
-            return f"{seconds / 60:.0f} min"
-        return f"{seconds / 3600:.1f} h"
+    seconds: dict[Any, list[float]] = defaultdict(list)
+    for record in records:
+        if record["status"] == "done":
+            setting, length = record["setting"], record["n_components_asked"]
+            for kind in _kinds(setting["dataset"], record["label"], length):
+                seconds[kind].append(record["seconds"])
+    means = {kind: sum(each) / len(each) for kind, each in seconds.items()}
+    return sum(
+        next((means[kind] for kind in kinds if kind in means), _GUESSED_SECONDS)
+        for kinds in (_kinds(run.dataset, run.label, run.n_components_asked) for run in runs)
+    )
 
 
 def _kinds(dataset: str, label: str, length: int | None) -> tuple[Any, ...]:
-    """Return what a cell is like, the most alike first."""
     return (dataset, label, length), (dataset, label), (dataset,), ()
+
+
+def as_duration(seconds: float) -> str:
+    """Return a time in words, as exact as an estimate is.
+
+    Examples
+    --------
+    >>> as_duration(90)
+    '2 min'
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -34,7 +34,7 @@ _N_ANCHORS = 500
 _FEATURE_MAPS = ("rbf", "kernel")
 # Methods that are run with RBF features as well, besides those whose own paper asks for them.
 _ALSO_RBF = ("acqh", "acqh-paper", "label-ridge")
-# The control is to be as strong as it can be without looking at the queries.
+# The trivial baseline is to be as strong as it can be without looking at the queries.
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {"label-ridge": {"ridge": "auto"}}
 
 
@@ -94,7 +94,7 @@ def make_maps(name: str, seed: int) -> Any:
 
 
 def find_method(name: str) -> type[BaseMethod]:
-    """Return a registered method, or the random control."""
+    """Return a registered method, or the trivial baseline of random codes."""
     return RandomCodes if name == RandomCodes.info.name else methods.get(name)
 
 
@@ -119,7 +119,7 @@ def make_variant(label: str) -> Variant:
 
 
 def list_variants() -> list[Variant]:
-    """Return all methods that need no network, those with RBF features, and the controls."""
+    """Return all methods that need no network, those with RBF features, and trivial baselines."""
     names = [name for name in methods.list() if not issubclass(methods.get(name), NetworkMethod)]
     labels = [*names, *(f"{name} rbf" for name in _ALSO_RBF), RandomCodes.info.name]
     return [make_variant(label) for label in labels]
@@ -171,14 +171,14 @@ class RandomCodes(BinaryMethod):
 
     Examples
     --------
-    >>> control = RandomCodes(16).fit({"image": np.eye(3), "text": np.eye(3)})
-    >>> control.encode({"image": np.eye(3)}).shape
+    >>> codes = RandomCodes(16).fit({"image": np.eye(3), "text": np.eye(3)})
+    >>> codes.encode({"image": np.eye(3)}).shape
     (3, 2)
     """
 
     info: ClassVar[MethodInfo] = MethodInfo(
         name="random",
-        title="Random codes (control)",
+        title="Random codes (trivial baseline)",
         reference="",
         supervised=False,
         code="binary",

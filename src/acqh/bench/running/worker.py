@@ -1,4 +1,4 @@
-"""The process that runs cells, one at a time: what it does there, and how it is held from here."""
+"""The worker process that carries out runs one at a time, and its handle in the parent."""
 
 import math
 import os
@@ -22,20 +22,20 @@ from typing import Any, Self
 import numpy as np
 
 from acqh import __version__
-from acqh._core.arrays import Array
+from acqh._core.arrays import Array, Ints
 from acqh._core.runtime import count_cores
 from acqh.bench.protocol import Split, SplitParts, make_split
-from acqh.bench.running.cells import Cell, build
 from acqh.bench.running.evaluate import (
     BenchData,
-    Measured,
     check_database,
     measure,
     open_data,
     prepare,
 )
+from acqh.bench.running.runs import Run, build
 from acqh.bench.running.variants import load_method_file
 from acqh.methods import BaseMethod
+from acqh.metrics import RetrievalResult
 
 # Ranks at which precision is measured: close where curves bend, up to the paper's last.
 _TOP_N = (1, 2, 5, 10, 20, 30, 50, 75, *range(100, 1001, 50))
@@ -53,7 +53,7 @@ _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "torch")
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """What a worker needs to know before the first cell."""
+    """What a worker needs to know before the first run."""
 
     n_threads: int
     data: Mapping[str, str]  # by name of the data, what `open_data` loads them from
@@ -61,17 +61,12 @@ class WorkerSettings:
     method_files: tuple[str, ...] = ()  # ``FILE.py:CLASS`` of methods to be loaded
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What running a cell gave: the rest of its record, its curves and its rankings."""
-
-    facts: dict[str, Any]
-    curves: dict[str, Array] | None = None
-    rankings: list[Array] | None = None
+# The rest of a run's record, its curves and its rankings.
+Outcome = tuple[dict[str, Any], dict[str, Array] | None, list[Ints] | None]
 
 
 def work(connection: Connection, settings: WorkerSettings) -> None:
-    """Run the cells that come through a connection until it closes."""
+    """Run the runs that come through a connection until it closes."""
     import numba
     from threadpoolctl import threadpool_limits
 
@@ -97,108 +92,94 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-@dataclass(frozen=True, eq=False)
-class _Fitted:
-    """A fit that several cells may share."""
-
-    key: str
-    method: BaseMethod
-    seconds: float
-    cpu_seconds: float
-    peak_bytes: int
-
-
 class Workbench:
-    """Runs cells, keeping the data, the last split and the last fit for the next one."""
+    """Runs what it is given, and keeps the data, the last split and the last fit for the next."""
 
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
         self._sources: dict[str, BenchData] = {}
         self._drawn: tuple[Any, Split, SplitParts] | None = None
-        self._fitted: _Fitted | None = None
+        self._fitted: tuple[str, BaseMethod, float, float, int] | None = None
         self._warm: set[tuple[str, str | None]] = set()
 
-    def run(self, cell: Cell) -> Outcome:
-        """Run a cell; a failure is an outcome like any other."""
+    def run(self, run: Run) -> Outcome:
+        """Carry out a run; a failure is an outcome like any other."""
         started = time.perf_counter()
         curves = rankings = None
-        facts: dict[str, Any] = {}
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                facts, curves, rankings = self._measure(cell)
-                facts |= {"status": "done", "reason": None}
+                facts, curves, rankings = self._measure(run)
             except Exception as error:  # whatever a method does wrong is its result
                 facts = failure(f"{type(error).__name__}: {error}", traceback.format_exc())
-        said = dict.fromkeys(f"{each.category.__name__}: {each.message}" for each in caught)
-        facts |= {"warnings": list(said), "seconds": time.perf_counter() - started}
-        return Outcome(facts, curves, rankings)
+        messages = dict.fromkeys(f"{each.category.__name__}: {each.message}" for each in caught)
+        facts |= {"warnings": list(messages), "seconds": time.perf_counter() - started}
+        return facts, curves, rankings
 
-    def _measure(self, cell: Cell) -> tuple[dict[str, Any], dict[str, Array], list[Array]]:
-        split, parts = self._draw(cell)
-        fitted = self._fit(cell, parts)
-        found = measure(
-            fitted.method,
-            split,
-            parts,
-            check_database(fitted.method, parts, cell.database),
-            fitted.seconds,
-            top_n=_TOP_N,
-            curve=True,
-            n_threads=self._settings.n_threads,
+    def _measure(self, run: Run) -> tuple[dict[str, Any], dict[str, Array], list[Ints]]:
+        split, parts = self._draw(run)
+        method, fit_seconds, cpu_seconds, peak_bytes = self._fit(run, parts)
+        database = check_database(method, parts, run.database)
+        threads = {"n_threads": self._settings.n_threads}
+        measured = measure(
+            method, split, parts, database, fit_seconds, top_n=_TOP_N, curve=True, **threads
         )
+        rows, results, rankings = map(list, zip(*measured, strict=True))
         facts = {
-            "rows": [asdict(each.row) for each in found],
-            "objective": _objective(fitted.method),
-            "fit_cpu_seconds": fitted.cpu_seconds,
-            "peak_bytes": max(fitted.peak_bytes, peak_memory()),
+            "status": "done",
+            "reason": None,
+            "rows": [asdict(row) for row in rows],
+            "objective": _objective(method),
+            "fit_cpu_seconds": cpu_seconds,
+            "peak_bytes": max(peak_bytes, peak_memory()),
             "split_hash": split.sha256,
         }
-        return facts, _curves(found), [each.ranking for each in found]
+        return facts, _curves(results), rankings
 
-    def _draw(self, cell: Cell) -> tuple[Split, SplitParts]:
-        """Return the split of a cell, and the prepared data cut by it."""
-        key = (cell.dataset, cell.protocol, cell.seed, cell.official)
+    def _draw(self, run: Run) -> tuple[Split, SplitParts]:
+        """Return the split of a run, and the prepared data cut by it."""
+        key = (run.dataset, run.protocol, run.seed, run.official)
         if self._drawn is None or self._drawn[0] != key:
-            if cell.dataset not in self._sources:
-                argument = self._settings.data[cell.dataset]
-                self._sources[cell.dataset] = open_data(argument, self._settings.data_dir)
-            source = self._sources[cell.dataset]
-            split = make_split(source.data, cell.protocol, seed=cell.seed, official=cell.official)
+            if run.dataset not in self._sources:
+                argument = self._settings.data[run.dataset]
+                self._sources[run.dataset] = open_data(argument, self._settings.data_dir)
+            source = self._sources[run.dataset]
+            split = make_split(source.data, run.protocol, seed=run.seed, official=run.official)
             self._drawn = key, split, split.parts(prepare(source, split))
         return self._drawn[1:]
 
-    def _fit(self, cell: Cell, parts: SplitParts) -> _Fitted:
-        if self._fitted is not None and self._fitted.key == cell.fit_key:
+    def _fit(self, run: Run, parts: SplitParts) -> tuple[BaseMethod, float, float, int]:
+        """Return the fitted method, wall-clock and processor seconds, and peak memory."""
+        if self._fitted is not None and self._fitted[0] == run.fit_key:
             reset_peak_memory()
-            return self._fitted
+            return self._fitted[1:]
         self._fitted = None
-        self._warm_up(cell, parts)
-        method = build(cell)
+        self._warm_up(run, parts)
+        method = build(run)
         reset_peak_memory()
         started, computed = time.perf_counter(), time.process_time()
         method.fit(parts.train.views, parts.train.labels)
         seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - computed
-        self._fitted = _Fitted(cell.fit_key, method, seconds, cpu_seconds, peak_memory())
-        return self._fitted
+        self._fitted = run.fit_key, method, seconds, cpu_seconds, peak_memory()
+        return self._fitted[1:]
 
-    def _warm_up(self, cell: Cell, parts: SplitParts) -> None:
+    def _warm_up(self, run: Run, parts: SplitParts) -> None:
         """Fit and encode a few rows first, so that no time includes compiling."""
-        kind = (cell.method, cell.feature_maps)
+        kind = (run.method, run.feature_maps)
         if kind in self._warm:
             return
         self._warm.add(kind)
         few = parts.train.subset(np.arange(min(_WARM_UP_ROWS, len(parts.train))))
         # A method may refuse so few rows; the fit that counts will say what is wrong, if so.
         with suppress(Exception):
-            method = build(cell).fit(few.views, few.labels)
+            method = build(run).fit(few.views, few.labels)
             for view, rows in few.views.items():
                 method.decode(method.encode({view: rows}, labels=few.labels))
                 method.embed_queries(rows, view=view)
 
 
 def failure(reason: str, trace: str | None = None) -> dict[str, Any]:
-    """Return what a record says of a cell that failed."""
+    """Return what a record says of a run that failed."""
     unknown = dict.fromkeys(("objective", "fit_cpu_seconds", "peak_bytes", "split_hash"))
     return {"status": "failed", "reason": reason, "traceback": trace, "rows": [], **unknown}
 
@@ -211,10 +192,9 @@ def _objective(method: BaseMethod) -> list[float | None] | None:
     return [value if math.isfinite(value) else None for value in np.ravel(values).tolist()]
 
 
-def _curves(found: list[Measured]) -> dict[str, Array]:
-    curves: dict[str, Array] = {"top_n": np.array(found[0].result.top_n)}
-    for place, each in enumerate(found):
-        result = each.result
+def _curves(results: list[RetrievalResult]) -> dict[str, Array]:
+    curves: dict[str, Array] = {"top_n": np.array(results[0].top_n)}
+    for place, result in enumerate(results):
         curves[f"precision_top_n_{place}"] = result.precision.astype(np.float32)
         curves[f"ap_{place}"] = result.average_precision[None].astype(np.float32)
         if result.curve is not None:
@@ -254,7 +234,7 @@ def peak_memory() -> int:
 
 
 class Worker:
-    """A process that runs cells; started when there is one to run, and again if it dies."""
+    """A process that runs runs; started when there is one to run, and again if it dies."""
 
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
@@ -278,12 +258,12 @@ class Worker:
         self._process.join(_PATIENCE)
         self._forget()
 
-    def run(self, cell: Cell) -> Outcome:
+    def run(self, run: Run) -> Outcome:
         if self._process is None:
             self._start()
         started = time.perf_counter()
         try:
-            self._connection.send(cell)
+            self._connection.send(run)
             wait([self._connection, self._process.sentinel])
             outcome: Outcome = self._connection.recv()
         except (EOFError, OSError):
@@ -309,7 +289,7 @@ class Worker:
         if code == -getattr(signal, "SIGKILL", 0):
             how += " (often: out of memory)"
         facts = failure(f"the process that ran it was ended {how}")
-        return Outcome({**facts, "warnings": [], "seconds": seconds})
+        return {**facts, "warnings": [], "seconds": seconds}, None, None
 
     def _forget(self) -> None:
         if self._process.is_alive():
