@@ -1,1 +1,1 @@
-"""From stored cells to a page, tables and figures."""
+"""From stored runs to a page, tables and figures."""

@@ -207,10 +207,10 @@ def plain_html(
     rows: Iterable[Sequence[object]],
     *,
     caption: str = "",
-    stand_out: Iterable[str] = (),
+    highlighted: Iterable[str] = (),
 ) -> str:
-    """Return a table of text; entries are escaped, long ones wrapped, chosen ones stand out."""
-    chosen, lines = set(stand_out), []
+    """Return a table of text; entries are escaped, long ones wrapped, chosen ones are highlighted."""
+    chosen, lines = set(highlighted), []
     for row in rows:
         cells = [
             f'<td class="text{" wrap" * (len(text) > _WRAP)}{" out" * (text in chosen)}">'

@@ -136,7 +136,7 @@ def _winners(comparisons: Sequence[Comparison]) -> str:
         ("database", "direction", *sizes),
         [(*name, *(found.get(size, "–") for size in sizes)) for name, found in rows.items()],
         caption="First of each column by MAP@all, trivial baselines included",
-        stand_out=ours,
+        highlighted=ours,
     )
 
 

@@ -52,7 +52,7 @@ def write_report(
     Parameters
     ----------
     path : path-like
-        Folder that bench wrote to; it may hold only some experiments, or be still written to.
+        Folder that bench wrote to; the bench may still write to it.
     out : path-like, optional
         Folder for the report; ``report`` in the other one by default.
     title : str

@@ -1,1 +1,1 @@
-"""From data sets and methods to stored cells: splits, plans and their runs, the store."""
+"""From data sets and methods to stored runs."""
