@@ -209,7 +209,7 @@ def plain_html(
     caption: str = "",
     highlighted: Iterable[str] = (),
 ) -> str:
-    """Return a table of text; entries are escaped, long ones wrapped, chosen ones are highlighted."""
+    """Return a table of escaped text; long entries are wrapped, chosen ones highlighted."""
     chosen, lines = set(highlighted), []
     for row in rows:
         cells = [
