@@ -156,7 +156,7 @@ def test_restricted_searches_are_the_whole_ones_without_the_others(
             for k in (3, 150):
                 found = collection.search(**query, k=k, where=where).hits
                 assert [(hit.id, hit.score) for hit in found] == expected[:k]
-        parts = [kept.part for kept in collection.opened.selections.values()]
+        parts = [part for _, part in collection.opened.selections.values()]
         assert any(part is not None for part in parts) == (few == 0 and isinstance(where, list))
         gone = expected[0][0]
         collection.remove(gone)

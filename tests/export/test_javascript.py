@@ -138,8 +138,8 @@ def test_rankings_are_fused_as_in_python(javascript, words_first):
     """
     expected = fuse(content, hits, 3, words_first=words_first)
     results = javascript(body, data)
-    assert [result["place"] for result in results] == [place.number for place in expected]
-    assert [result["score"] for result in results] == [place.score for place in expected]
+    assert [result["place"] for result in results] == [number for number, *_ in expected]
+    assert [result["score"] for result in results] == [score for _, score, _ in expected]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from acqh._core.arrays import Floats, check_positive_int
 from acqh._core.runtime import Progress, RandomState, say_nothing
 from acqh.collection.disk.facts import site_key_of
 from acqh.collection.disk.generations import new_generation, size_on_disk
-from acqh.collection.disk.opened import Current, Opened
+from acqh.collection.disk.opened import OpenCollection, Opened
 from acqh.collection.search.query import FeatureRow, Where, browse, search
 from acqh.collection.store import items as stored
 from acqh.collection.store.file import WRITE_TIMEOUT_SECONDS, Store, read_change
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from acqh.methods.acqh import Target
 
 
-class Collection:
+class Collection(OpenCollection):
     """Items to be found by text, by image, by both, or by another item.
 
     A collection is a folder: the items in SQLite, the encoders and the model that describe and
@@ -63,10 +63,6 @@ class Collection:
     >>> collection.close()
     >>> folder.cleanup()
     """
-
-    def __init__(self, current: Current) -> None:
-        self._current = current
-        self._counts: tuple[str, stored.Counts] | None = None
 
     @classmethod
     def build(
@@ -205,7 +201,7 @@ class Collection:
                     folder, facts.name, items, facts.settings, say, site_key=key, old=old
                 )
 
-        skipped = self._current.change(retrain)
+        skipped = self.apply(retrain)
         collection = self.open(self.path)
         collection.skipped = tuple(skipped)
         return collection
@@ -249,10 +245,11 @@ class Collection:
         folder = Path(path)
         if verify and (problems := _report_on(folder).problems):
             raise CorruptBundleError("; ".join(problems))
-        return cls(Current(folder, timeout, text_encoder == "table"))
+        return cls(folder, timeout, text_encoder == "table")
 
     # What the build left out and why, as (what, why); empty in a collection that was opened.
     skipped: tuple[tuple[str, str], ...] = ()
+    _counts: tuple[str, stored.Counts] | None = None
 
     def close(self) -> None:
         """Save the index and close all files; safe to call twice."""
@@ -287,18 +284,13 @@ class Collection:
             return isinstance(identifier, str) and bool(stored.find_number(connection, identifier))
 
     @property
-    def opened(self) -> Opened:
-        """Its parts, for other subpackages."""
-        return self._current.opened
-
-    @property
     def _store(self) -> Store:
         return self.opened.store
 
     @property
     def path(self) -> Path:
         """The folder."""
-        return self.opened.path
+        return self.opened.lease.path
 
     @property
     def generation(self) -> str:
@@ -401,7 +393,11 @@ class Collection:
             The image cannot be read.
         """
         query = {"text": text, "image": image, "item": item, "unlike": unlike}
-        given = {name: value for name, value in query.items() if not _is_nothing(value)}
+        given = {
+            name: value
+            for name, value in query.items()
+            if value is not None and not (isinstance(value, list | tuple) and not value)
+        }
         for name, described in (features or {}).items():
             if name in given:
                 raise CollectionError(f"{name!r} is given twice; give it or its features, not both")
@@ -512,7 +508,7 @@ class Collection:
 
         say = progress or say_nothing
         with image_limit(max_pixels):
-            return add_items(self._current, items, say, strict=strict, replacing=replacing)
+            return add_items(self, items, say, strict=strict, replacing=replacing)
 
     def label(
         self,
@@ -576,7 +572,7 @@ class Collection:
         if isinstance(items, str | PathLike):
             items = read_labels(Path(items), label_separator, clear=clear)
         given = [items] if isinstance(items, Item) else items
-        return label_items(self._current, given, progress or say_nothing, keep=True)
+        return label_items(self, given, progress or say_nothing, keep=True)
 
     def remove(self, ids: str | Iterable[str]) -> int:
         """Remove items, in one transaction.
@@ -597,7 +593,7 @@ class Collection:
             The collection was rebuilt, moved or removed since it was opened.
         """
         removed = [ids] if isinstance(ids, str) else list(ids)
-        return self._current.change(lambda opened: remove_items(opened.store, removed))
+        return self.apply(lambda opened: remove_items(opened.store, removed))
 
     def sync(
         self,
@@ -685,7 +681,7 @@ class Collection:
 
         say = progress or say_nothing
         with image_limit(max_pixels):
-            return sync(self._current, folder, say, delete=delete, dry_run=dry_run, forget=forget)
+            return sync(self, folder, say, delete=delete, dry_run=dry_run, forget=forget)
 
     def duplicates(self, *, progress: Progress | None = None) -> list[DuplicateGroup]:
         """Return groups of possible duplicates, in three tiers; change nothing.
@@ -857,7 +853,7 @@ class Collection:
         ReplacedError
             Another collection has its path by now.
         """
-        self._current.change(lambda opened: opened.store.check_current())
+        self.apply(lambda opened: opened.store.check_current())
         return _report_on(self.path)
 
 
@@ -865,7 +861,3 @@ def _report_on(folder: Path) -> CollectionReport:
     from acqh.collection.disk.verify import verify_collection
 
     return verify_collection(folder)
-
-
-def _is_nothing(value: Any) -> bool:
-    return value is None or (isinstance(value, list | tuple) and not value)

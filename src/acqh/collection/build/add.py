@@ -19,7 +19,7 @@ from acqh.collection.build.sources import (
     prepared,
 )
 from acqh.collection.disk.model import CHUNK_ROWS, IMAGE_BATCH, Described, describe_items
-from acqh.collection.disk.opened import Current, Opened
+from acqh.collection.disk.opened import OpenCollection, Opened
 from acqh.collection.store.file import Store
 from acqh.collection.store.items import find_item, insert_items, note_added, read_thumbnail
 from acqh.collection.store.tracked import ids_of_file, relabel, tracks_file
@@ -34,7 +34,7 @@ _IMAGE = "image"
 
 
 def add_items(
-    current: Current,
+    collection: OpenCollection,
     items: Any,
     progress: Progress,
     *,
@@ -52,9 +52,9 @@ def add_items(
     items = open_source([items] if isinstance(items, Item) else items)
     total = len(items) if isinstance(items, MultiViewData) else items.n_items
     if replacing and isinstance(items, Source):
-        items = Source(_but_captions(current.opened.store, items.items, captions), total)
+        items = Source(_but_captions(collection.opened.store, items.items, captions), total)
     added: list[Drift] = []
-    parts = _coded_parts(current, items, skipped, strict, added)
+    parts = _coded_parts(collection, items, skipped, strict, added)
     if strict:
         # No item is stored before the last one is known to be good.
         whole = list(parts)
@@ -72,14 +72,14 @@ def add_items(
         return stored
 
     for coded_with, part in parts:
-        stored = current.change(partial(store, part=part, coded_with=coded_with))
+        stored = collection.apply(partial(store, part=part, coded_with=coded_with))
         ids += [identifier for identifier in stored if identifier is not None]
         progress(len(ids) + len(skipped), total, "adding items")
     if ids:
         drift = reduce(Drift.plus, added)
-        current.change(lambda opened: note_added(opened.store, drift))
+        collection.apply(lambda opened: note_added(opened.store, drift))
     if captions:
-        given = label_items(current, captions, progress, keep=False)
+        given = label_items(collection, captions, progress, keep=False)
         ids, skipped = [*ids, *given.ids], [*skipped, *given.skipped]
     return AddReport(tuple(ids), tuple(skipped))
 
@@ -98,7 +98,7 @@ def _but_captions(store: Store, items: Iterator[Item], captions: list[Item]) -> 
 
 
 def _coded_parts(
-    current: Current,
+    collection: OpenCollection,
     items: MultiViewData | Source,
     skipped: Skipped,
     strict: bool,
@@ -110,17 +110,17 @@ def _coded_parts(
     """
     if isinstance(items, MultiViewData):
         for part in items.chunks(CHUNK_ROWS):
-            opened, described = current.opened, (np.arange(len(part)), part)
+            opened, described = collection.opened, (np.arange(len(part)), part)
             yield opened, _coded(opened, data_items(part), described, skipped, strict, added)
         return
-    if not current.opened.facts.encoders:
+    if not collection.opened.facts.encoders:
         raise CollectionError(
             "this collection was built from features, so it has no encoders for images and "
             "texts; add MultiViewData with features of the same kind"
         )
     usable = prepared(items.items, skipped, strict=strict)
     for batch in batches(usable, IMAGE_BATCH):
-        opened = current.opened
+        opened = collection.opened
         yield opened, _coded(opened, batch, _described(opened, batch), skipped, strict, added)
 
 
@@ -163,16 +163,16 @@ def _coded(
 
 
 def label_items(
-    current: Current, items: Iterable[Item], progress: Progress, *, keep: bool
+    collection: OpenCollection, items: Iterable[Item], progress: Progress, *, keep: bool
 ) -> AddReport:
     """Give items texts, labels and columns; `keep`: what is not given stays as it is."""
     skipped: Skipped = []
     ids: list[str] = []
     for batch in batches(items, CHUNK_ROWS):
-        with current.opened.store.reading() as connection:
+        with collection.opened.store.reading() as connection:
             given = _by_id(connection, batch, skipped)
         while given:  # what somebody else changes meanwhile is read and coded once more
-            done, missing, late = current.change(partial(_label, given=given, keep=keep))
+            done, missing, late = collection.apply(partial(_label, given=given, keep=keep))
             ids += done
             skipped += missing
             given = {identifier: given[identifier] for identifier in late}

@@ -8,7 +8,7 @@ from pathlib import Path
 from acqh._core.runtime import Progress
 from acqh.collection.build.add import add_items, label_items
 from acqh.collection.build.folder import ImageFile, Listing, Source, list_images
-from acqh.collection.disk.opened import Current
+from acqh.collection.disk.opened import OpenCollection
 from acqh.collection.store import tracked
 from acqh.collection.store.file import Store
 from acqh.collection.store.items import find_number
@@ -26,7 +26,7 @@ _LATE = "its item was given another text or label while it was read; sync again"
 
 
 def sync(
-    current: Current,
+    collection: OpenCollection,
     folder: str | PathLike[str],
     say: Progress,
     *,
@@ -35,17 +35,17 @@ def sync(
     forget: bool,
 ) -> SyncReport:
     """Take in what has changed in a folder of images; see `Collection.sync`."""
-    items = tracked.tracked_files(current.opened.store)
-    removed = tracked.tombstones(current.opened.store)
+    items = tracked.tracked_files(collection.opened.store)
+    removed = tracked.tombstones(collection.opened.store)
     listing = list_images(folder, {file.folder for file in (*items, *removed)})
     plan = _compare(items, removed, listing, say)
     if dry_run:
-        return plan.report(current.opened.store)
+        return plan.report(collection.opened.store)
     if not delete:
         plan.check(listing)
-    report = _carry_out(plan, current, say)
+    report = _carry_out(plan, collection, say)
     if forget:
-        current.change(lambda opened: tracked.forget_removed(opened.store))
+        collection.apply(lambda opened: tracked.forget_removed(opened.store))
     return report
 
 
@@ -233,7 +233,7 @@ def _digests(files: list[ImageFile], listing: Listing, say: Progress) -> dict[st
     return found
 
 
-def _carry_out(plan: _Plan, current: Current, say: Progress) -> SyncReport:
+def _carry_out(plan: _Plan, collection: OpenCollection, say: Progress) -> SyncReport:
     # Moves first: an item that has its new name in time is not taken for a new one by a next run.
     moves = [(item, file, file.columns(item.digest)) for item, file in plan.renamed]
     moves += [
@@ -244,19 +244,19 @@ def _carry_out(plan: _Plan, current: Current, say: Progress) -> SyncReport:
     moves += [(item, file, file.columns(item.digest)) for item, file in plan.removed]
     if moves:
         placed = [(item, str(file.folder), file.name, columns) for item, file, columns in moves]
-        current.change(lambda opened: tracked.move_items(opened.store, placed))
+        collection.apply(lambda opened: tracked.move_items(opened.store, placed))
     deleted: list[str] = []
     if plan.deleted:
-        deleted = current.change(lambda opened: tracked.remove_gone(opened.store, plan.deleted))
+        deleted = collection.apply(lambda opened: tracked.remove_gone(opened.store, plan.deleted))
     if deleted:  # as where an image was moved to another folder, which was looked at first
-        given = tracked.inherited(current.opened.store, plan.deleted)
-        label_items(current, given.values(), say, keep=True)
-        current.change(lambda opened: tracked.forget(opened.store, given))
+        given = tracked.inherited(collection.opened.store, plan.deleted)
+        label_items(collection, given.values(), say, keep=True)
+        collection.apply(lambda opened: tracked.forget(opened.store, given))
     files = [(file, item.id) for item, file in plan.changed]
     files += [(file, file.usual_id) for file, _ in plan.new]
     writer = tracked.FileWriter(plan.restored)
-    source = Source(_items_to_read(files, plan.restored, current.opened.store), len(files))
-    ids, unreadable = astuple(add_items(current, source, say, put=writer.put))
+    source = Source(_items_to_read(files, plan.restored, collection.opened.store), len(files))
+    ids, unreadable = astuple(add_items(collection, source, say, put=writer.put))
     late = tuple((name, _LATE) for name in writer.late)
     changed = {item.id for item, _ in plan.changed}
     return SyncReport(

@@ -10,13 +10,14 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints
+from acqh._core.files import parse_json
 from acqh.collection.disk.facts import INDEX, MODEL, Facts, check_parts, read_facts
 from acqh.collection.disk.generations import (
     ITEMS,
@@ -72,7 +73,7 @@ class Levels(NamedTuple):
     def read(cls, stored: str, n_components: int) -> "Levels | None":
         """Return what `stored` gave, or None where it is nothing of the kind."""
         try:
-            digest, *values = json.loads(stored)
+            digest, *values = parse_json(stored)
             text, item, squares, change = values
             found = np.array([text, item, *squares], dtype=np.float32)
             levels = cls(float(text), float(item), found[2:], int(change))
@@ -290,11 +291,7 @@ class Opened:
     # What searches chose among, by what they were restricted to; the last to be used at the end.
     selections: OrderedDict[Any, Any] = field(default_factory=OrderedDict)
     vocabulary: VocabularyCache = field(default_factory=VocabularyCache)
-
-    @property
-    def path(self) -> Path:
-        """The folder of the collection."""
-        return self.lease.path
+    text_vectors: dict[str, Floats | None] = field(default_factory=dict)
 
     def close(self) -> None:
         """Save the index and close all files; safe to call twice."""
@@ -305,16 +302,20 @@ class Opened:
                 _release(self.store, self.lease)
 
     def vector_of(self, view: str, raw: Any) -> Floats | None:
-        """Return the vector of an image or a text, or None where nothing of it is known."""
+        """Return the query vector of an image or a text, None if nothing of it is known."""
+        if view == "text" and raw in self.text_vectors:
+            return self.text_vectors[raw]
+        said = phrase(raw, self.facts.asked_as) if view == "text" else raw
+        if view == "text" and self.by_table:
+            vector = self.query_table.vector(said)
+        else:
+            matrix, present = describe(self.facts.encoders[view], view, [said])
+            vector = self.coder.query(view, matrix) if present[0] else None
         if view == "text" and len(raw) <= _MAX_KEPT_CHARACTERS:
-            return self._vector_of_text(raw)
-        return self._described(view, raw)
-
-    @cached_property
-    def _vector_of_text(self) -> Callable[[str], Floats | None]:
-        """Describes texts, but for those that were asked for not long ago."""
-        # No cycle: its files are closed as soon as nobody uses it.
-        return lru_cache(_KEPT_TEXTS)(partial(Opened._described, weakref.proxy(self), "text"))
+            if len(self.text_vectors) >= _KEPT_TEXTS:
+                self.text_vectors.clear()
+            self.text_vectors[raw] = vector
+        return vector
 
     @cached_property
     def query_table(self) -> QueryTable:
@@ -333,14 +334,6 @@ class Opened:
             )
         own = maps.projections["text"], maps.intercepts["text"], maps.codebooks
         return QueryTable.of(*own, is_general=is_general)
-
-    def _described(self, view: str, raw: Any) -> Floats | None:
-        if view == "text":
-            raw = phrase(raw, self.facts.asked_as)
-            if self.by_table:
-                return self.query_table.vector(raw)
-        matrix, present = describe(self.facts.encoders[view], view, [raw])
-        return self.coder.query(view, matrix) if present[0] else None
 
 
 def open_current(path: Path, timeout: float, by_table: bool = False) -> Opened:
@@ -377,10 +370,10 @@ def open_current(path: Path, timeout: float, by_table: bool = False) -> Opened:
     return opened
 
 
-class Current:
-    """The generation of a collection that is open, until a change finds that it was retrained.
+class OpenCollection:
+    """The part of `Collection` that switches to the next generation after a retraining.
 
-    `opened`: it. What has begun with a generation goes on with it.
+    `opened`: the open generation. Searches and changes that began with one end with it.
     """
 
     def __init__(self, path: Path, timeout: float, by_table: bool) -> None:
@@ -388,7 +381,7 @@ class Current:
         self._switching = threading.Lock()
         self.opened = open_current(path, *self._how)
 
-    def change(self, work: Callable[[Opened], T]) -> T:
+    def apply(self, work: Callable[[Opened], T]) -> T:
         """Return the result of work that changes items; repeat it if they were retrained meanwhile.
 
         Raises ReplacedError: the collection was rebuilt, moved or removed.
@@ -398,24 +391,25 @@ class Current:
             try:
                 done = work(opened)
             except ReplacedError as error:
-                self._follow(opened, error)
+                self._switch(opened, error)
             else:
-                remove_unused(opened.path)
+                remove_unused(opened.lease.path)
                 return done
-        raise ReplacedError(f"{opened.path} is retrained again and again; try later")
+        raise ReplacedError(f"{opened.lease.path} is retrained again and again; try later")
 
-    def _follow(self, old: Opened, error: ReplacedError) -> None:
+    def _switch(self, old: Opened, error: ReplacedError) -> None:
         """Open the generation that took the place of another by retraining, or raise the error."""
+        path, build = old.lease.path, old.lease.pointer.build
         with self._switching:
             if self.opened is not old:
                 return
             try:
-                build = read_pointer(old.path).build
+                is_retrained = read_pointer(path).build == build
             except FileNotFoundError:
-                build = ""
-            if build != old.lease.pointer.build:
+                is_retrained = False
+            if not is_retrained:
                 raise error
-            self.opened = open_current(old.path, *self._how)
+            self.opened = open_current(path, *self._how)
         # Other threads may still read it.
         weakref.finalize(old, _release, old.store, old.lease)
 

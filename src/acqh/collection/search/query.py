@@ -2,8 +2,8 @@
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import frexp, isfinite, ldexp
 from os import PathLike
@@ -18,14 +18,11 @@ from acqh.collection.search.rank import (
     POOL,
     SAME_POOL,
     SOME_POOL,
-    Place,
-    Question,
     compare_words,
     find_same,
     fuse,
     match_of_both,
     put_first,
-    rank_by_meaning,
     rate,
     select,
 )
@@ -74,12 +71,34 @@ def search(
     """Answer a query; see `Collection.search`. `given`: its parts, none of them None."""
     k = min(check_positive_int(k, "k"), _ALL)
     conditions = read_where(where)
+    if mode not in get_args(Mode):
+        raise CollectionError(f"`mode` must be one of {', '.join(get_args(Mode))}, got {mode!r}")
+    for name, weight in weights.items() if given else ():
+        if name not in given:
+            raise CollectionError(f"a weight is given for {name!r}, which is not searched by")
+        if not np.isfinite(weight) or weight < 0:
+            raise CollectionError(f"weights must be 0 or more, got {weight!r} for {name!r}")
+    started = time.perf_counter()
+    words, parts = _split_query(opened, given, weights, mode)
+    # Of one image alone, an item may show a copy.
+    image = None
+    is_image = parts.keys() == {"image"} and _is_raw(opened, "image", parts["image"])
+    if mode == "auto" and is_image and len(images := _as_list(parts["image"])) == 1:
+        parts["image"] = working_image(images[0])
+        image = make_thumbnail(parts["image"])
+    # Of words that the encoder knows, none that is spelt alike is looked for.
+    encoder = opened.facts.encoders.get("text") if mode == "auto" else None
+    is_word = getattr(encoder, "is_word", None)
     for _ in range(_MAX_TRIES):
         with opened.store.reading() as connection:
-            started = time.perf_counter()
-            asked = read_query(opened, connection, given, weights, mode)
-            answer, is_whole = _answer(opened, connection, asked, k, conditions, explain, started)
-        if is_whole:
+            vector, excluded = None, set[int]()
+            if parts or words is None:
+                vector, excluded = _vector(opened, connection, parts, weights)
+            query = words, is_word, vector, excluded, frozenset(parts), image
+            answer, is_complete = _answer(
+                opened, connection, query, k, conditions, explain, started
+            )
+        if is_complete:
             break
     return answer
 
@@ -87,68 +106,77 @@ def search(
 def _answer(
     opened: Opened,
     connection: sqlite3.Connection,
-    asked: Question,
+    query: tuple[Any, ...],
     k: int,
     conditions: tuple[Condition, ...],
     explain: bool,
     started: float,
 ) -> tuple[Answer, bool]:
-    """Return the answer, and whether all that was found could be read."""
-    encoded = time.perf_counter()
-    words, image = asked.words, asked.thumbnail
+    """Return the answer, and whether all of its items could be read."""
+    words, is_word, vector, excluded, kinds, image = query
+    times = [started, time.perf_counter()]
+    index = opened.index.at(connection)
+    n_items, n_scanned = len(index), 0
+    numbers, part = select(opened, connection, conditions, words)
+    index, allowed = (index, numbers) if part is None else (part, None)
     pool = max(k, POOL if words is not None else SAME_POOL if image is not None else 0)
-    selected = select(opened, connection, conditions, words)
-    ranking = rank_by_meaning(opened, connection, asked.vector, pool, selected, asked.own)
-    meaning = [number for number, _ in ranking.best]
-    why: dict[int, tuple[str, ...]] = {}
+    nearest: list[tuple[int, float]] = []
+    if vector is not None and len(index):
+        n_wanted = min(pool + len(excluded), len(index))
+        result = index.search(vector[np.newaxis], n_wanted, filter=allowed, n_threads=1)
+        n_scanned, end = int(result.scored[0]), int(result.counts[0])
+        pairs = zip(result.ids[0, :end].tolist(), result.scores[0, :end].tolist(), strict=True)
+        nearest = [pair for pair in pairs if pair[0] not in excluded][:pool]
     items: dict[int, dict[str, Any]] = {}
+    scores = dict(nearest[:k])
     if words is not None:
-        n_wanted = pool + len(asked.own)
-        found, expression = find_words(
-            connection, words, n_wanted, selected.numbers, opened.vocabulary
+        hits, expression = find_words(
+            connection, words, pool + len(excluded), numbers, opened.vocabulary, is_word
         )
-        found = [hit for hit in found if hit.number not in asked.own]
-        found = found[: sum(hit.complete for hit in found) + max(k, SOME_POOL)]
-        # No more than the k best by meaning can be among the best of all, unless words find them.
-        items = read_fields(connection, [*(hit.number for hit in found), *meaning[:k]])
-        by_words = compare_words(words, found, items)
-        others = {hit.number: items[hit.number] for hit in found}
-        match = rate(opened, asked, ranking.best, k, others)
-        best = fuse(match, by_words, k, words_first=asked.given <= {"text"})
-        match |= {place.number: match_of_both(*place.parts) for place in best}
-        why = reasons(connection, expression, [place.number for place in best])
+        hits = [hit for hit in hits if hit.number not in excluded]
+        hits = hits[: sum(hit.complete for hit in hits) + max(k, SOME_POOL)]
+        # No more than the k nearest can be among the best, except for those with the words.
+        items = read_fields(connection, [*(hit.number for hit in hits), *scores])
+        fields = {hit.number: items[hit.number] for hit in hits}
+        scores |= {number: score for number, score in nearest[k:] if number in fields}
+        match = rate(opened, vector, kinds == {"text"}, scores, fields)
+        best = fuse(match, compare_words(words, hits, items), k, words_first=kinds <= {"text"})
+        match |= {number: match_of_both(*worth) for number, _, worth in best}
+        why = reasons(connection, expression, [number for number, *_ in best])
     else:
-        same = [] if image is None else find_same(connection, meaning, image)
-        best = put_first(same, ranking.best, k) if same else [Place(*it) for it in ranking.best[:k]]
+        order = [number for number, _ in nearest]
+        same = [] if image is None else find_same(connection, order, image)
+        best = put_first(same, nearest, k)
+        match = rate(opened, vector, kinds == {"text"}, scores, {}) | {it: 1.0 for it, _ in same}
         why = {number: ("same image",) for number, _ in same}
-        match = rate(opened, asked, ranking.best, k) | {number: 1.0 for number, _ in same}
-    meant = ["content"] if asked.given - {"image", "unlike"} else []
-    meant += ["image"] if "image" in asked.given else []
-    for number in {place.number for place in best}.intersection(meaning):
+    semantic = ["content"] if kinds - {"image", "unlike"} else []
+    semantic += ["image"] if "image" in kinds else []
+    for number in {number for number, *_ in best}.intersection(number for number, _ in nearest):
         if why.get(number) != ("same image",):
-            why[number] = (*why.get(number, ()), *meant)
-    searched = time.perf_counter()
-    if unread := [place.number for place in best if place.number not in items]:
+            why[number] = (*why.get(number, ()), *semantic)
+    times.append(time.perf_counter())
+    if unread := [number for number, *_ in best if number not in items]:
         items |= read_fields(connection, unread)
-    read = [place for place in best if place.number in items]
-    shown = tuple(
+    shown = [row for row in best if row[0] in items]
+    results = tuple(
         Hit(
             **items[number],
             score=score,
             match=match.get(number, 0.0),
             why=why.get(number, ()),
         )
-        for number, score, _ in read
+        for number, score, _ in shown
     )
     explanation = None
     if explain:
-        parts = None if words is None else [place.parts for place in read]
-        explanation = _explain(opened.index.codebooks, asked.vector, shown, parts)
-    moments = pairwise((started, encoded, searched, time.perf_counter()))
-    spans = (1e3 * (after - before) for before, after in moments)
+        worth = None if words is None else [each for *_, each in shown]
+        explanation = _explain(opened.index.codebooks, vector, results, worth)
+    times.append(time.perf_counter())
+    spans = (1e3 * (after - before) for before, after in pairwise(times))
     spent = dict(zip(("encode", "search", "items"), spans, strict=True))
-    counts = ranking.n_items, ranking.n_candidates, ranking.n_seen
-    return Answer(shown, *counts, spent, explanation), len(read) == len(best)
+    n_candidates = n_items if numbers is None else len(numbers)
+    answer = Answer(results, n_items, n_candidates, n_scanned, spent, explanation)
+    return answer, len(shown) == len(best)
 
 
 def browse(
@@ -195,62 +223,34 @@ def _explain(
     return Explanation(query, tables, words, entries, parts, names)
 
 
-def read_query(
-    opened: Opened,
-    connection: sqlite3.Connection,
-    given: Mapping[str, Any],
-    weights: Mapping[str, float],
-    mode: str,
-) -> Question:
-    """Return what a query asks for; see `Collection.search`."""
-    if mode not in get_args(Mode):
-        raise CollectionError(f"`mode` must be one of {', '.join(get_args(Mode))}, got {mode!r}")
-    if given:
-        _check_weights(given, weights)
-    words, meant = _words(opened, given, weights, mode)
-    thumbnail = None
-    is_image = meant.keys() == {"image"} and _is_raw(opened, "image", meant["image"])
-    if mode == "auto" and is_image and len(images := _each(meant["image"])) == 1:
-        meant["image"] = working_image(images[0])
-        thumbnail = make_thumbnail(meant["image"])
-    own: set[int] = set()
-    vector = None
-    if meant or words is None:
-        vector = _vector(opened, connection, meant, weights, own)
-    return Question(words, vector, own, frozenset(meant), thumbnail)
-
-
-def _words(
+def _split_query(
     opened: Opened, given: Mapping[str, Any], weights: Mapping[str, float], mode: str
 ) -> tuple[WordQuery | None, dict[str, Any]]:
-    """Return the words to be looked up, and what is to be searched for by meaning."""
-    meant = dict(given)
-    text = meant.get("text")
+    """Return the words to look up, and the parts of the query to encode."""
+    parts = dict(given)
+    text = parts.get("text")
     if mode == "meaning" or not isinstance(text, str) or weights.get("text") == 0:
         if mode == "words":
             raise CollectionError("mode 'words' looks words up; give a text")
-        return None, meant
-    asked = read_words(text)
-    encoder = opened.facts.encoders.get("text")
-    is_word: Callable[[str], bool] | None = getattr(encoder, "is_word", None)
-    if mode == "auto" and is_word is not None:
-        # What words mean is found, and no word that looks alike.
-        asked = replace(asked, is_word=is_word)
-    if mode == "words" and len(meant) > 1:
-        others = ", ".join(sorted(meant.keys() - {"text"}))
+        return None, parts
+    words = read_words(text)
+    if mode == "words" and len(parts) > 1:
+        others = ", ".join(sorted(parts.keys() - {"text"}))
         raise CollectionError(
             f"mode 'words' looks words up alone, but {others} is given too; leave it out, or "
             "search in mode 'auto'"
         )
-    meant["text"] = asked.plain or text
-    is_only_unwanted = not asked.plain and asked.demanded is not None
-    # An encoder that knows words has learnt nothing of symbols alone.
-    is_unknown = is_word is not None and asked.is_symbols
     if mode == "words":
-        meant = {}
-    elif is_only_unwanted or encoder is None or is_unknown:
-        del meant["text"]
-    return asked, meant
+        return words, {}
+    parts["text"] = words.said or " ".join(words.terms) or text
+    is_only_excluded = not words.said and not words.terms and words.filters is not None
+    # An encoder that has a vocabulary knows no symbols.
+    encoder = opened.facts.encoders.get("text")
+    symbols = "".join((*words.phrases, *words.terms)) if hasattr(encoder, "is_word") else ""
+    is_unknown = bool(symbols) and not any(map(str.isalnum, symbols))
+    if is_only_excluded or encoder is None or is_unknown:
+        del parts["text"]
+    return words, parts
 
 
 def _vector(
@@ -258,12 +258,12 @@ def _vector(
     connection: sqlite3.Connection,
     given: Mapping[str, Any],
     weights: Mapping[str, float],
-    own: set[int],
-) -> Floats | None:
-    """Return the query's vector, or None where nothing of it is known; add the items it names."""
+) -> tuple[Floats | None, set[int]]:
+    """Return the query vector, None if the model knows nothing of it, and the items it names."""
     if not given or given.keys() == {"unlike"}:
         raise CollectionError("there is nothing to search for; give text, image or item")
     vectors: list[Floats] = []
+    excluded: set[int] = set()
     total = 0.0
     weights = {name: float(weights.get(name, _DEFAULT_WEIGHTS.get(name, 1.0))) for name in given}
     # Only ratios count. A power of two keeps them to the last bit, whatever their size.
@@ -271,13 +271,13 @@ def _vector(
     for name, value in given.items():
         parts: list[Floats | None] = []
         if name in ("item", "unlike"):
-            for identifier in _each(value):
+            for identifier in _as_list(value):
                 number, item = find_item(connection, identifier)
-                own.add(number)
+                excluded.add(number)
                 parts.append(opened.coder.query_of(item.code))
         else:
-            several = _each(value) if _is_raw(opened, name, value) else [value]
-            parts = [_described(opened, name, each) for each in several]
+            several = _as_list(value) if _is_raw(opened, name, value) else [value]
+            parts = [_vector_of(opened, name, each) for each in several]
         known = [part for part in parts if part is not None]
         if not known:
             continue
@@ -286,16 +286,16 @@ def _vector(
         vectors.append((-weight if name == "unlike" else weight) * mean)
         total += weight * (name != "unlike")
     if not vectors or total == 0.0:
-        return None
-    return np.asarray(sum(vectors) / total, dtype=np.float32)
+        return None, excluded
+    return np.asarray(sum(vectors) / total, dtype=np.float32), excluded
 
 
-def _described(opened: Opened, view: str, value: Any) -> Floats | None:
-    """Return the vector of a raw or described query, or None where nothing of it is known."""
+def _vector_of(opened: Opened, view: str, value: Any) -> Floats | None:
+    """Return the vector of one image, text or row of features; None if nothing of it is known."""
     if view not in opened.coder.maps.widths:
-        known = ", ".join(opened.coder.maps.widths)
+        views = ", ".join(opened.coder.maps.widths)
         raise CollectionError(
-            f"this collection has learnt nothing about {view!r}; search by {known} or item"
+            f"this collection has learnt nothing about {view!r}; search by {views} or item"
         )
     if not _is_raw(opened, view, value):
         return opened.coder.query(view, _row(opened, view, value))
@@ -312,7 +312,7 @@ def _is_raw(opened: Opened, view: str, value: Any) -> bool:
 def _row(opened: Opened, view: str, value: Any) -> Matrix:
     """Return features as the one row of a matrix."""
     values = value.values if isinstance(value, FeatureRow) else value
-    if any(isinstance(each, str | bytes | PathLike) for each in _each(values)[:1]):
+    if any(isinstance(each, str | bytes | PathLike) for each in _as_list(values)[:1]):
         if view in opened.facts.encoders:
             raise CollectionError(f"features of {view!r} are numbers; give {view}= instead")
         raise CollectionError(
@@ -328,17 +328,9 @@ def _row(opened: Opened, view: str, value: Any) -> Matrix:
     return rows
 
 
-def _each(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     """Return one or several parts of a query as a list."""
     return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def _check_weights(given: Mapping[str, Any], weights: Mapping[str, float]) -> None:
-    for name, weight in weights.items():
-        if name not in given:
-            raise CollectionError(f"a weight is given for {name!r}, which is not searched by")
-        if not np.isfinite(weight) or weight < 0:
-            raise CollectionError(f"weights must be 0 or more, got {weight!r} for {name!r}")
 
 
 def read_where(where: Any) -> tuple[Condition, ...]:

@@ -4,9 +4,8 @@ import re
 import sqlite3
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from acqh.collection.store.items import numbers_showing, thumbnails_of
 from acqh.collection.store.words import (
     WordHit,
     WordQuery,
+    is_sign,
     names_in,
     numbers_allowed,
     plain,
@@ -52,115 +52,56 @@ _NEAR_POOL = 32
 _KEPT_SELECTIONS = 32
 
 
-class Question(NamedTuple):
-    """What is searched for."""
-
-    words: WordQuery | None  # the words to be looked up
-    # (n_components,) float32, or None: what to search for by meaning; None where nothing of it is
-    # known.
-    vector: Floats | None
-    own: set[int]  # items that the query names, which are not to be found
-    # What the vector was made of: "text", "image", "item", "unlike" and views.
-    given: frozenset[str]
-    # Of the one image that is asked for, which may be stored already.
-    thumbnail: bytes | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Selection:
-    """Items among which a search chooses."""
-
-    numbers: Ints | None = None  # int64 (n_selected,) or None: None for all items
-    # An index of these alone, where they are few: it gives the same scores in the same order, and
-    # spares the large one picking them out for every search.
-    part: "CodeIndex | None" = None
-
-
-class Ranking(NamedTuple):
-    """The best items, and among how many they were chosen."""
-
-    n_items: int
-    n_candidates: int
-    best: list[tuple[int, float]]  # number and score, best first
-    n_seen: int  # codes that were scored
-
-
 def select(
     opened: Opened,
     connection: sqlite3.Connection,
     conditions: tuple[Condition, ...],
-    asked: WordQuery | None,
-) -> Selection:
-    """Return the items that may be found: that meet the conditions and what words demand.
+    words: WordQuery | None,
+) -> "tuple[Ints | None, CodeIndex | None]":
+    """Return the numbers of the items that meet conditions and the filters of words; None for all.
+
+    If they are few, also an index of them alone. It gives the same scores in the same order.
 
     Raises CollectionError: no item has a column of the conditions.
     """
-    demanded = None if asked is None else asked.demanded
-    if not conditions and demanded is None:
-        return Selection()
-    kept = opened.selections
-    key = conditions, demanded, read_change(connection)
-    selected: Selection | None = kept.pop(key, None)
-    if selected is None:
-        found = [as_numbers(connection.execute(*meeting(conditions)))] if conditions else []
-        found += [numbers_allowed(connection, asked)] if asked and demanded else []
-        numbers = reduce(np.intersect1d, found)
+    filters = None if words is None else words.filters
+    if not conditions and filters is None:
+        return None, None
+    cache = opened.selections
+    key = conditions, filters, read_change(connection)
+    selection: tuple[Ints, CodeIndex | None] | None = cache.pop(key, None)
+    if selection is None:
+        sets = [as_numbers(connection.execute(*meeting(conditions)))] if conditions else []
+        sets += [numbers_allowed(connection, words)] if words and filters else []
+        numbers = reduce(np.intersect1d, sets)
         if not numbers.size:
             check_names(connection, conditions)
-        selected = Selection(numbers, opened.index.part(connection, numbers))
-    kept[key] = selected
-    while len(kept) > _KEPT_SELECTIONS:
-        kept.popitem(last=False)
-    return selected
-
-
-def rank_by_meaning(
-    opened: Opened,
-    connection: sqlite3.Connection,
-    query: Floats | None,
-    k: int,
-    selected: Selection,
-    exclude: set[int],
-) -> Ranking:
-    """Return the k best of the selected items, but some; none where there is no query."""
-    index = opened.index.at(connection)
-    n_items, chosen = len(index), selected.numbers
-    n_candidates = n_items if chosen is None else len(chosen)
-    if selected.part is not None:
-        index, chosen = selected.part, None
-    wanted = min(k + len(exclude), len(index))
-    if query is None or not wanted:
-        return Ranking(n_items, n_candidates, [], 0)
-    result = index.search(query[np.newaxis], wanted, filter=chosen, n_threads=1)
-    found = slice(int(result.counts[0]))
-    pairs = zip(result.ids[0, found].tolist(), result.scores[0, found].tolist(), strict=True)
-    best = [pair for pair in pairs if pair[0] not in exclude]
-    return Ranking(n_items, n_candidates, best[:k], int(result.scored[0]))
+        selection = numbers, opened.index.part(connection, numbers)
+    cache[key] = selection
+    while len(cache) > _KEPT_SELECTIONS:
+        cache.popitem(last=False)
+    return selection
 
 
 def rate(
     opened: Opened,
-    asked: Question,
-    best: Sequence[tuple[int, float]],
-    k: int,
-    others: Mapping[int, Mapping[str, Any]] | None = None,
+    query: Floats | None,
+    is_text: bool,
+    scores: Mapping[int, float],
+    items: Mapping[int, Mapping[str, Any]],
 ) -> dict[int, float]:
-    """Return how far items stand out by meaning, from 0 to 1, by number.
+    """Return the confidence of items by their semantic similarity, from 0 to 1, by number.
 
-    Of the `k` first of the `best`, which have scores, and of `others`, which words have found.
+    `scores`: of items that are scored already. `items`: fields of all.
     """
-    query, levels, others = asked.vector, opened.index.levels, others or {}
     if query is None:
         return {}
-    scores = dict(best[:k])
-    if others:
-        scores |= {number: score for number, score in best[k:] if number in others}
-    unscored = {number: item["code"] for number, item in others.items() if number not in scores}
+    unscored = {number: item["code"] for number, item in items.items() if number not in scores}
     if unscored:
         codes = np.frombuffer(b"".join(unscored.values()), np.uint8).reshape(len(unscored), -1)
         vectors = opened.index.codebooks[np.arange(codes.shape[1]), codes].sum(axis=1)
-        scores |= dict(zip(unscored, (vectors @ query).tolist(), strict=True))
-    limit = float(levels.limits(query, is_text=asked.given == {"text"}))
+        scores = {**scores, **dict(zip(unscored, (vectors @ query).tolist(), strict=True))}
+    limit = float(opened.index.levels.limits(query, is_text=is_text))
     return {number: match_of(score, limit) for number, score in scores.items()}
 
 
@@ -188,25 +129,23 @@ def match_of_both(words: float, content: float) -> float:
     return 1.0 if words >= 1 else min(_UNCERTAIN, words / 2 + content)
 
 
-class Place(NamedTuple):
-    """An item that was found."""
-
-    number: int
-    score: float
-    parts: tuple[float, ...] = ()  # what adds up to the score, where that is not the code's entries
+# Number and score of an item; what adds up to the score, if that is not the entries of its code.
+Ranked = tuple[int, float, tuple[float, ...]]
 
 
 def compare_words(
-    asked: WordQuery, hits: Sequence[WordHit], items: Mapping[int, Mapping[str, Any]]
+    query: WordQuery, hits: Sequence[WordHit], items: Mapping[int, Mapping[str, Any]]
 ) -> list[WordHit]:
     """Return hits with whether they are called exactly so, and have which words as they were typed.
 
     Called so are also items that have it as their whole caption. `items`: their fields.
     """
-    name = " ".join((*asked.phrases, *asked.terms)).casefold()
-    typed = plain_words(*asked.words)
-    spelt = [term.strip(_PUNCTUATION).casefold() for term in asked.words if not term.isalnum()]
-    has_signs, compared = asked.has_signs, []
+    parts = (*query.phrases, *query.terms)
+    name, has_signs = " ".join(parts).casefold(), any(map(is_sign, parts))
+    terms = [term for term in query.terms if not is_sign(term)]
+    typed = plain_words(*terms)
+    spelt = [term.strip(_PUNCTUATION).casefold() for term in terms if not term.isalnum()]
+    compared = []
     for hit in hits:
         item = items[hit.number]
         text, columns = item["text"], item["columns"]
@@ -244,7 +183,7 @@ def plain_words(*texts: str) -> frozenset[str]:
 
 def fuse(
     content: Mapping[int, float], words: Sequence[WordHit], k: int, *, words_first: bool
-) -> list[Place]:
+) -> list[Ranked]:
     """Return the k best items: by how far they stand out, plus the words that they have.
 
     `content`: by number, from 0 to 1. Every word is worth 1, another 1 where the item is called so,
@@ -254,7 +193,7 @@ def fuse(
     Examples
     --------
     >>> has_all, has_some = WordHit(7, -2.0, True), WordHit(8, -1.0, False)
-    >>> [place.number for place in fuse({8: 0.7, 7: 0.1}, [has_all, has_some], 2, words_first=True)]
+    >>> [number for number, *_ in fuse({8: 0.7, 7: 0.1}, [has_all, has_some], 2, words_first=True)]
     [7, 8]
     """
     best = min((hit.rank for hit in words), default=-1.0)
@@ -268,7 +207,7 @@ def fuse(
     for number, near in content.items():
         parts.setdefault(number, (0.0, near))
     ranked = sorted(parts.items(), key=lambda pair: -sum(pair[1]))
-    return [Place(number, sum(each), each) for number, each in ranked[:k]]
+    return [(number, sum(each), each) for number, each in ranked[:k]]
 
 
 def find_same(
@@ -291,7 +230,7 @@ def find_same(
 
 def put_first(
     same: Sequence[tuple[int, float]], meaning: Sequence[tuple[int, float]], k: int
-) -> list[Place]:
+) -> list[Ranked]:
     """Return the k best, of which those that show the same image come first.
 
     Their scores are above all others.
@@ -299,8 +238,8 @@ def put_first(
     Examples
     --------
     >>> put_first([(7, 1.0)], [(8, 0.5), (7, 0.25)], 2)
-    [Place(number=7, score=1.5, parts=()), Place(number=8, score=0.5, parts=())]
+    [(7, 1.5, ()), (8, 0.5, ())]
     """
-    first = [Place(number, meaning[0][1] + alike) for number, alike in same]
-    known = {place.number for place in first}
-    return [*first, *(Place(*pair) for pair in meaning if pair[0] not in known)][:k]
+    scores = {number: meaning[0][1] + alike for number, alike in same}
+    scores |= {number: score for number, score in meaning if number not in scores}
+    return [(number, score, ()) for number, score in [*scores.items()][:k]]

@@ -97,18 +97,13 @@ def listed(numbers: Iterable[int]) -> str:
     return json.dumps(list(numbers))
 
 
-def read_number(connection: sqlite3.Connection, name: str) -> int:
-    """Return a number that is stored under a name."""
-    text = read_text(connection, name)
-    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else -1
-    if not 0 <= number < _NO_CHANGE:
-        raise sqlite3.DatabaseError(f"it has no number {name!r}")
-    return number
-
-
 def read_change(connection: sqlite3.Connection) -> int:
     """Return the number of the last change."""
-    return read_number(connection, "change")
+    text = read_text(connection, "change")
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else -1
+    if not 0 <= number < _NO_CHANGE:
+        raise sqlite3.DatabaseError(f"{text!r:.40} is not the number of a change")
+    return number
 
 
 def read_text(connection: sqlite3.Connection, name: str) -> str:
@@ -232,7 +227,12 @@ class Store:
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
             finally:
-                self._give_back(connection, state)
+                with self._turn:
+                    is_closed = self._free is None
+                    if self._free is not None:
+                        self._free.append((connection, state))
+                if is_closed:
+                    connection.close()
             if state not in (_LOGGED, self._state()):
                 raise CollectionError(
                     f"{self.path.parent} was changed while it was read; try again (with the right "
@@ -252,13 +252,6 @@ class Store:
                 return connection, state
             connection.close()
         return self._connect()
-
-    def _give_back(self, connection: sqlite3.Connection, state: object) -> None:
-        with self._turn:
-            if self._free is not None:
-                self._free.append((connection, state))
-                return
-        connection.close()
 
     def _connect(self) -> tuple[sqlite3.Connection, object]:
         state = self._state()
@@ -382,11 +375,11 @@ def open_store(path: Path, *, timeout: float = WRITE_TIMEOUT_SECONDS, **how: Any
     store = Store(path, timeout=timeout, **how)
     try:
         with store.reading() as connection:
-            layout = read_number(connection, "layout")
-            if layout != LAYOUT:
+            layout = read_text(connection, "layout")
+            if layout != str(LAYOUT):
                 raise CorruptBundleError(
-                    f"{path} has layout {layout}, this acqh reads {LAYOUT}; open it with the acqh "
-                    "that made it, or build the collection again"
+                    f"{path} has layout {layout!r:.20}, this acqh reads {LAYOUT}; open it with the "
+                    "acqh that made it, or build the collection again"
                 )
             _check_schema(connection, path)
             store.generation = read_text(connection, "generation")

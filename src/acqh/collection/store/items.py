@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Ints
+from acqh._core.files import parse_json
 from acqh.collection.store.file import (
     LISTED,
     Store,
@@ -434,7 +435,7 @@ def carry_over(old: Store, new: Store) -> None:
 def read_drift(connection: sqlite3.Connection, expected: float | None) -> Drift:
     """Return how well items that were added fit; `expected`: see `Drift`."""
     try:
-        return Drift.from_dict({**json.loads(read_text(connection, _DRIFT)), "expected": expected})
+        return Drift.from_dict({**parse_json(read_text(connection, _DRIFT)), "expected": expected})
     except (KeyError, TypeError, ValueError):
         return Drift(expected)
 

@@ -12,7 +12,7 @@ phrase.
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -66,37 +66,14 @@ class WordQuery:
     terms: tuple[str, ...] = ()  # the more of them an item has, the better
     phrases: tuple[str, ...] = ()  # each must stand in it as it is
     without: tuple[str, ...] = ()  # words and phrases that must not
-    # All that is not to be left out, as it was typed, but for signs: to be looked for by meaning.
+    # The text without what must not be there, and without signs: to be encoded.
     said: str = field(default="", repr=False)
-    # Says of a term that it is a word, whether it stands in an item or not.
-    is_word: Callable[[str], bool] | None = field(default=None, repr=False, compare=False)
 
     @property
-    def demanded(self) -> tuple[tuple[str, ...], ...] | None:
-        """What keeps items from being found, however good they are; None where nothing does."""
-        demanded = self.phrases, self.without
-        return demanded if any(demanded) else None
-
-    @property
-    def plain(self) -> str:
-        """The text without what must not be found: what is to be looked for by meaning."""
-        return self.said or " ".join(self.terms)
-
-    @property
-    def is_symbols(self) -> bool:
-        """Whether it asks for something, and all of it is symbols."""
-        said = "".join((*self.phrases, *self.terms))
-        return bool(said) and not any(map(str.isalnum, said))
-
-    @property
-    def has_signs(self) -> bool:
-        """Whether any part of it is a sign."""
-        return any(map(is_sign, (*self.phrases, *self.terms)))
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The terms that are no signs."""
-        return tuple(term for term in self.terms if not is_sign(term))
+    def filters(self) -> tuple[tuple[str, ...], ...] | None:
+        """Phrases that items must have, and words that they must not; None if there are none."""
+        filters = self.phrases, self.without
+        return filters if any(filters) else None
 
 
 class WordHit(NamedTuple):
@@ -235,34 +212,45 @@ def find_words(
     k: int,
     numbers: Ints | None = None,
     vocabulary: Callable[[sqlite3.Connection], Vocabulary] = Vocabulary,
+    is_word: Callable[[str], bool] | None = None,
 ) -> tuple[list[WordHit], str]:
     """Return the items that contain the words, those that have all of them first.
 
     Best first, at most `k`. `numbers`: int64 (n_items,); only these items are looked at. The text
     that comes with them asks the index for any of the words, as it knows them: the word itself,
     those that it begins, or the one that it is a typo of. `vocabulary`: reads the vocabulary.
+    `is_word`: says of a term that it is no typo, whether any item has it or not.
     """
     phrases, terms = tuple(map(_quoted, query.phrases)), tuple(map(_quoted, query.terms))
     if not terms and not phrases:
         return [], ""
 
+    excluded = f" NOT ({' OR '.join(map(_quoted, query.without))})" if query.without else ""
+    among, chosen = ("", []) if numbers is None else (f"AND {_AMONG}", [listed(numbers.tolist())])
+    statement = (
+        f"SELECT rowid, {_RANK} AS score FROM words WHERE words MATCH ? {among} "  # noqa: S608
+        "ORDER BY score, rowid LIMIT ?"
+    )
+
     def match(expression: str, k: int, complete: bool) -> list[WordHit]:
-        return list(_match(connection, expression, query.without, k, numbers, complete))
+        values = (f"({expression}){excluded}" if excluded else expression, *chosen, k)
+        rows = connection.execute(statement, values)
+        return [WordHit(number, rank, complete) for number, rank in rows]
 
     hits = match(" AND ".join((*phrases, *terms)), k, True)
     missing = False
     if not hits and terms:  # else each of them is known as it is
-        found = (_resolved(connection, term, query.is_word, vocabulary) for term in query.terms)
+        found = (_resolved(connection, term, is_word, vocabulary) for term in query.terms)
         known = tuple(filter(None, found))
         missing = len(known) < len(terms)
         if not missing and known != terms:
             hits = match(" AND ".join((*phrases, *known)), k, True)
         terms = known
     if len(hits) < k and terms and (missing or len(terms) > 1):
-        listed = {hit.number for hit in hits}
+        complete = {hit.number for hit in hits}
         some = " AND ".join((*phrases, f"({' OR '.join(terms)})"))
-        more = match(some, k + len(listed), False)
-        hits += [hit for hit in more if hit.number not in listed]
+        more = match(some, k + len(complete), False)
+        hits += [hit for hit in more if hit.number not in complete]
     return hits[:k], " OR ".join((*phrases, *terms))
 
 
@@ -298,26 +286,6 @@ def reasons(
     for number, reason in rows:
         stands[number] = (*stands.get(number, ()), reason)
     return stands
-
-
-def _match(
-    connection: sqlite3.Connection,
-    expression: str,
-    without: Sequence[str],
-    k: int,
-    numbers: Ints | None,
-    complete: bool,
-) -> Iterator[WordHit]:
-    if without:
-        expression = f"({expression}) NOT ({' OR '.join(map(_quoted, without))})"
-    only = "" if numbers is None else f"AND {_AMONG}"
-    values = [expression, *([] if numbers is None else [listed(numbers.tolist())]), k]
-    rows = connection.execute(
-        f"SELECT rowid, {_RANK} AS score FROM words WHERE words MATCH ? {only} "  # noqa: S608
-        "ORDER BY score, rowid LIMIT ?",
-        values,
-    )
-    return (WordHit(number, rank, complete) for number, rank in rows)
 
 
 def _resolved(
