@@ -226,10 +226,10 @@ def learnt(views, labels, encoders=ENCODERS, **settings):
     """Learn as `Collection.build` does, and return a model and the codes of the items."""
     known = {"labels": labels} if any(labels) else {}
     given = MultiViewData(views.views, present=views.present, **known)
-    model, told = learn(given, encoders, BuildSettings(**settings), say_nothing)
+    model, trained_on, _ = learn(given, encoders, BuildSettings(**settings), say_nothing)
     names = set(model.label_names_)
     sets = [set(row) & names for row in labels] if names else None
-    return model, model.decode(model.encode(views, labels=sets)), told.trained_on
+    return model, model.decode(model.encode(views, labels=sets)), trained_on
 
 
 def unit(rows):

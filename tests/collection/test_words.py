@@ -1,3 +1,4 @@
+import json
 import shutil
 import sqlite3
 from contextlib import closing
@@ -18,6 +19,7 @@ from acqh.collection.store.words import (
     read_words,
     reasons,
     words_in_path,
+    words_of,
 )
 from acqh.errors import CollectionError
 
@@ -301,11 +303,17 @@ def test_words_follow_what_is_added_replaced_and_removed(things, tmp_path):
         assert collection.verify().problems == ()
 
 
-def test_verify_notices_words_that_are_not_those_of_the_items(things, tmp_path):
+@pytest.mark.parametrize("is_other_order", [False, True])
+def test_verify_notices_words_that_are_not_those_of_the_items(things, tmp_path, is_other_order):
     path = tmp_path / "wrong.acqh"
     shutil.copytree(things, path)
     with closing(sqlite3.connect(current_folder(path) / "items.sqlite")) as connection, connection:
-        change_words(connection, 1, "zebra", "", [])
+        rows = connection.execute("SELECT text, labels, columns FROM items WHERE number = 1")
+        text, *fields = rows.fetchone()
+        words = words_of(text, *map(json.loads, fields))
+        change_words(connection, 1, *words, remove=True)
+        others = " ".join(reversed(text.split())) if is_other_order else f"{text} zebra"
+        change_words(connection, 1, others, *words[1:])
     (problem,) = verify_collection(path).problems
     assert "words" in problem
 

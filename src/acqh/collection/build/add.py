@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.runtime import Progress
-from acqh.collection.build.build import kept_image, left_in
+from acqh.collection.build.build import kept_image
 from acqh.collection.build.folder import Source
 from acqh.collection.build.sources import (
     Skipped,
@@ -68,7 +68,11 @@ def add_items(
         if put is not None:
             return put(opened.store, part)
         stored = insert_items(opened.store, part, replacing=replacing, strict=strict)
-        left_in(part, stored, skipped)
+        skipped.extend(
+            (item.origin, f"there is an item {item.id!r} already")
+            for item, identifier in zip(part, stored, strict=True)
+            if identifier is None
+        )
         return stored
 
     for coded_with, part in parts:

@@ -1,9 +1,13 @@
-"""Building a collection: items into the store, features beside it, a model, a code for each."""
+"""Building a collection: items wait in a file, their features beside it, until a model is trained.
 
-from collections.abc import Iterator, Mapping, Sequence
+Then each item is stored, once, with its code. Thumbnails are stored at once.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -17,13 +21,8 @@ from acqh._core.runtime import Progress
 from acqh._core.store import pack
 from acqh.collection.build.folder import Source
 from acqh.collection.build.learn import expected_error, learn
-from acqh.collection.build.sources import (
-    Skipped,
-    data_items,
-    open_source,
-    prepared,
-)
-from acqh.collection.disk.facts import INDEX, MODEL, Facts, Learnt, read_facts, write_facts
+from acqh.collection.build.sources import Skipped, data_items, label_sets, open_source, prepared
+from acqh.collection.disk.facts import INDEX, MODEL, Facts, read_facts, write_facts
 from acqh.collection.disk.generations import ITEMS
 from acqh.collection.disk.model import (
     CHUNK_ROWS,
@@ -40,20 +39,16 @@ from acqh.collection.store.items import (
     carry_over,
     changes_since,
     changing,
-    count_items,
-    has_texts,
-    insert_items,
+    insert_thumbnails,
     read_pages,
-    read_staged,
     read_thumbnail,
-    set_codes,
 )
 from acqh.collection.types import FILE, BuildSettings, Item
 from acqh.data import MultiViewData
 from acqh.encoders import make_encoder
 from acqh.encoders.images import image_limit, working_image
 from acqh.encoders.network import batches
-from acqh.errors import AcqhError, CollectionError
+from acqh.errors import AcqhError, CollectionError, DuplicateIdError
 from acqh.methods.acqh import ACQH
 from acqh.methods.registry import HOMES
 
@@ -61,6 +56,7 @@ from acqh.methods.registry import HOMES
 _FITTED_IMAGES = 256
 # A vocabulary is settled by this many texts.
 _FITTED_TEXTS = 200_000
+_NOT_ENCODED = "it has no image, and no word of its text occurs in others"
 
 
 def build_into(
@@ -73,13 +69,14 @@ def build_into(
     site_key: str,
     old: Opened | None = None,
 ) -> Skipped:
-    """Make a generation of a collection in its empty folder; return what was left out, and why.
+    """Make a generation of a collection in its empty folder; return skipped items and reasons.
 
-    `old`: a generation whose items these are; its encoders, thumbnails and what it remembers of
-    items that went are taken over.
+    `old`: a generation whose items these are. The new one gets its encoders, thumbnails and
+    tombstones.
     """
     create_store(folder / ITEMS, folder.name)
-    store = open_store(folder / ITEMS, durable=False)
+    store = open_store(folder / ITEMS, is_new=True)
+    skipped: Skipped = []
     try:
         with (
             TemporaryDirectory(
@@ -87,17 +84,16 @@ def build_into(
             ) as staging,
             image_limit(settings.max_pixels),
         ):
-            # Encoders of its own, since some learn.
-            known: Encoders = {} if old is None else read_facts(old.lease.folder).encoders
-            model, learnt, skipped = _fill(store, Path(staging), source, settings, known, progress)
+            model, trained = _fill(store, Path(staging), source, settings, skipped, old, progress)
         if old is not None:
             carry_over(old.store, store)
         coder = Coder.of(model)
         with store.reading() as connection:
             *_, codes, _ = changes_since(connection, 0, coder.code_bytes)
-        unrelated = unrelated_queries(learnt.encoders, coder, codes, learnt.asked_as)
+        asked_as = trained["asked_as"]
+        unrelated = unrelated_queries(trained["encoders"], coder, codes, asked_as)
         facts = Facts(
-            **vars(learnt),
+            **trained,
             name=name,
             generation=folder.name,
             site_key=site_key,
@@ -124,24 +120,69 @@ def _fill(
     staging: Path,
     source: Any,
     settings: BuildSettings,
-    known: Encoders,
+    skipped: Skipped,
+    old: Opened | None,
     progress: Progress,
-) -> tuple[ACQH, Learnt, Skipped]:
-    """Store the items of a source, learn from them, and give them their codes.
+) -> tuple[ACQH, dict[str, Any]]:
+    """Encode the items of a source, train a model, and store them with their codes.
 
-    `known`: encoders to take; others are made as `settings` say.
+    Gives the model and the facts of its training. Features are released when it returns: an open
+    file cannot be removed everywhere.
     """
-    skipped: Skipped = []
-    encoders: Encoders = {}
     items = open_source(source, settings.image_root, settings.label_separator)
+    pages: Iterable[list[Item]]
+    encoders: Encoders = {}
     if isinstance(items, MultiViewData):
-        features = stage_data(store, items, progress)
+        n_items, pages = len(items), map(data_items, items.chunks(CHUNK_ROWS))
+        features = _features_of(items)
     else:
-        features, encoders = stage_items(staging, store, items, settings, known, skipped, progress)
-    model, learnt = learn(features, encoders, settings, progress)
-    learnt = replace(learnt, expected_error=expected_error(features, encoders, settings))
-    _code(store, features, Coder.of(model), skipped, settings.strict, progress)
-    return model, learnt, skipped
+        # Encoders of its own, since some learn.
+        stored = {} if old is None else read_facts(old.lease.folder).encoders
+        staged = StagedItems(staging / "items", store if old is None else None)
+        features, encoders = stage_items(staged, items, settings, stored, skipped, progress)
+        n_items, pages = len(staged), staged
+    model, trained_on, asked_as = learn(features, encoders, settings, progress)
+    error = expected_error(features, encoders, settings)
+    for n_done in _store(store, pages, features, Coder.of(model), skipped, settings.strict):
+        progress(n_done, n_items, "coding")
+    return model, {
+        "encoders": encoders,
+        "trained_on": trained_on,
+        "n_trained": len(features),
+        "asked_as": asked_as,
+        "expected_error": error,
+    }
+
+
+def _store(
+    store: Store,
+    pages: Iterable[list[Item]],
+    features: MultiViewData,
+    coder: Coder,
+    skipped: Skipped,
+    strict: bool,
+) -> Iterator[int]:
+    """Store items with their codes, except those of which the model knows nothing.
+
+    Yields how many are done.
+    """
+    end = 0
+    for page in pages:
+        start, end = end, end + len(page)
+        first, last = np.searchsorted(features.ids, [start, end])
+        part = features.subset(slice(first, last)) if first < last else None
+        described = features.ids[first:last] - start, part
+        codes, coded_by = coder.encode([item.labels for item in page], described)
+        with changing(store) as writer:
+            for item, code, by in zip(page, codes, coded_by, strict=True):
+                if by:
+                    writer.insert(replace(item, coded_by=by, code=code.tobytes()))
+                    continue
+                if strict:
+                    raise CollectionError(f"item {item.id!r}: {_NOT_ENCODED}")
+                writer.leave_out()
+                skipped.append((f"item {item.id!r}", _NOT_ENCODED))
+        yield end
 
 
 def kept_items(store: Store) -> Iterator[Item]:
@@ -161,38 +202,58 @@ def kept_image(item: Item, thumbnail: bytes | None) -> Any:
     return thumbnail
 
 
-def _code(
-    store: Store,
-    features: MultiViewData,
-    coder: Coder,
-    skipped: Skipped,
-    strict: bool,
-    progress: Progress,
-) -> None:
-    """Give every item its code; take out those that have nothing the model knows."""
-    unknown: list[str] = []
-    with store.reading() as connection:
-        n_items = count_items(connection)
-    for start in range(0, n_items, CHUNK_ROWS):
-        with store.reading() as connection:
-            items = read_staged(connection, start, CHUNK_ROWS)
-        end = start + len(items)
-        first, last = np.searchsorted(features.ids, [start, end])
-        known = features.subset(slice(first, last)) if first < last else None
-        described = features.ids[first:last] - start, known
-        codes, coded_by = coder.encode([labels for _, _, labels in items], described)
-        set_codes(
-            store, ((start + 1 + row, by, codes[row].tobytes()) for row, by in enumerate(coded_by))
-        )
-        unknown += [items[row][0] for row, by in enumerate(coded_by) if not by]
-        progress(end, n_items, "coding")
-    why = "it has no image, and no word of its text occurs in others"
-    if unknown and strict:
-        raise CollectionError(f"item {unknown[0]!r}: {why}")
-    skipped += [(f"item {identifier!r}", why) for identifier in unknown]
-    with changing(store) as writer:
-        for identifier in unknown:
-            writer.remove(identifier)
+class StagedItems:
+    """Items that wait in a file for their codes, without their images.
+
+    `path`: the file. `store`: gets thumbnails at once, by the numbers that items will have; None
+    if thumbnails come from elsewhere.
+    """
+
+    def __init__(self, path: Path, store: Store | None) -> None:
+        self.path = path
+        self._out = store
+        self._keys: set[object] = set()
+        self.labels: list[tuple[str, ...]] = []
+        self.has_texts = False
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def append(self, items: Iterable[Item], skipped: Skipped, *, strict: bool) -> list[Item]:
+        """Add items; return those whose ids and files are new, and note the others."""
+        new = []
+        for item in items:
+            keys = {item.id, *([(item.folder, item.columns[FILE])] if item.folder else ())}
+            if self._keys.isdisjoint(keys):
+                self._keys |= keys
+                new.append(item)
+            elif strict:
+                raise DuplicateIdError(f"{item.origin}: there is an item {item.id!r} already")
+            else:
+                skipped.append((item.origin, f"there is an item {item.id!r} already"))
+        if self._out is not None:
+            insert_thumbnails(self._out, len(self), [item.thumbnail for item in new])
+        rows = ([item.id, item.text, item.labels, item.columns, item.folder] for item in new)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.writelines(f"{json.dumps(row)}\n" for row in rows)
+        self.labels += (tuple(item.labels) for item in new)
+        self.has_texts = self.has_texts or any(item.text for item in new)
+        return new
+
+    def _rows(self) -> Iterator[list[Any]]:
+        with self.path.open(encoding="utf-8") as file:
+            yield from map(json.loads, file)
+
+    def texts(self) -> Iterator[str]:
+        """Yield the texts of all items."""
+        return (row[1] for row in self._rows())
+
+    def __iter__(self) -> Iterator[list[Item]]:
+        for page in batches(self._rows(), CHUNK_ROWS):
+            yield [
+                Item(None, text, labels, id_, columns, folder=folder)
+                for id_, text, labels, columns, folder in page
+            ]
 
 
 class StagedView:
@@ -245,76 +306,71 @@ class StagedView:
         return rows[:end]
 
 
-def stage_data(store: Store, data: MultiViewData, progress: Progress) -> MultiViewData:
-    """Store the items of data that brings its features; return them as `stage_items` does."""
-    n_done = 0
-    for part in data.chunks(CHUNK_ROWS):
-        insert_items(store, data_items(part))
-        n_done += len(part)
-        progress(n_done, len(data), "storing items")
-    given = [view for view, mask in data.present.items() if mask.any()]
+def _features_of(data: MultiViewData) -> MultiViewData:
+    """Return the views and labels of data that bring their features, by row number."""
+    views = [view for view, mask in data.present.items() if mask.any()]
     return MultiViewData(
-        {view: data.views[view] for view in given},
-        present={view: data.present[view] for view in given},
-        **_numbered(store, np.arange(n_done)),
+        {view: data.views[view] for view in views},
+        present={view: data.present[view] for view in views},
+        **_numbered(np.arange(len(data)), label_sets(data)),
     )
 
 
 def stage_items(
-    staging: Path,
-    store: Store,
+    staged: StagedItems,
     source: Source,
     settings: BuildSettings,
-    known: Encoders,
+    stored: Encoders,
     skipped: Skipped,
     progress: Progress,
 ) -> tuple[MultiViewData, Encoders]:
-    """Store raw items and describe them.
+    """Stage raw items and encode them.
 
-    Gives the features and labels of the items that have any features, by their numbers from 0,
-    and the encoders.
+    Gives the features and labels of the items that have any features, by row number, and the
+    encoders. `stored`: encoders to use; others are made as `settings` say.
     """
-    text_encoder = _make_encoder("text", settings, known)
+    text_encoder = _make_encoder("text", settings, stored)
     # Texts alone need neither the default image encoder nor its packages.
-    is_auto = known.get("image", settings.image_encoder) == "auto"
-    image_encoder = None if is_auto else _make_encoder("image", settings, known)
+    is_auto = stored.get("image", settings.image_encoder) == "auto"
+    image_encoder = None if is_auto else _make_encoder("image", settings, stored)
     _check_targets(settings.targets, source.has)
     usable = prepared(source.items, skipped, strict=settings.strict)
     first, sample = _take_images(usable)
     if sample:
         if image_encoder is None:
-            image_encoder = _make_encoder("image", settings, known)
+            image_encoder = _make_encoder("image", settings, stored)
         image_encoder.fit(sample)
-    usable = chain(first, usable)
-    images = StagedView(staging / "image")
-    n_items = n_images = 0
-    for batch in batches(usable, IMAGE_BATCH):
-        new = left_in(batch, insert_items(store, batch, strict=settings.strict), skipped)
+    folder = staged.path.parent
+    images, has_images = StagedView(folder / "image"), False
+    for batch in batches(chain(first, usable), IMAGE_BATCH):
+        new = staged.append(batch, skipped, strict=settings.strict)
         if new and sample:
             images.append(*describe(image_encoder, "image", [item.image for item in new]))
-        n_items += len(new)
-        n_images += sum(item.image is not None for item in new)
-        progress(n_items + len(skipped), source.n_items, "describing images")
-    if not n_items:
+        has_images = has_images or any(item.image is not None for item in new)
+        progress(len(staged) + len(skipped), source.n_items, "describing images")
+    if not len(staged):
         reason = f": {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
         raise CollectionError(f"there are no items to build from{reason}")
     views, encoders = {}, {}
-    if n_images:
+    if has_images:
         views["image"], encoders["image"] = images, image_encoder
     # The general model finds images by words even where no item has any.
     is_general = fit_general_model({**encoders, "text": text_encoder})
-    with store.reading() as connection:
-        is_said = has_texts(connection)
-    if is_said or is_general:
-        texts = (text for _, text, _ in _staged(store, 0, _FITTED_TEXTS))
-        encoders["text"] = text_encoder.fit([text for text in texts if text])
-        views["text"] = _stage_texts(staging, store, text_encoder, n_items, progress)
-    return _gather(views, store, keep_empty=is_general), encoders
+    if staged.has_texts or is_general:
+        sample = [text for text in islice(staged.texts(), _FITTED_TEXTS) if text]
+        encoders["text"] = text_encoder.fit(sample)
+        views["text"] = texts = StagedView(folder / "text")
+        n_done = 0
+        for page in batches(staged.texts(), CHUNK_ROWS):
+            texts.append(*describe(text_encoder, "text", page))
+            n_done += len(page)
+            progress(n_done, len(staged), "describing texts")
+    return _gather(views, staged.labels, keep_empty=is_general), encoders
 
 
-def _make_encoder(view: Literal["image", "text"], settings: BuildSettings, known: Encoders) -> Any:
+def _make_encoder(view: Literal["image", "text"], settings: BuildSettings, stored: Encoders) -> Any:
     """Return the encoder of images or texts."""
-    named = known.get(view, getattr(settings, f"{view}_encoder"))
+    named = stored.get(view, getattr(settings, f"{view}_encoder"))
     encoder = make_encoder(named, view=view, random_state=settings.random_state)
     # What cannot be stored or is not installed is better rejected before the work than after it.
     pack(encoder, HOMES, fitted=False)
@@ -323,31 +379,28 @@ def _make_encoder(view: Literal["image", "text"], settings: BuildSettings, known
     return encoder
 
 
-def _gather(views: Mapping[str, StagedView], store: Store, *, keep_empty: bool) -> MultiViewData:
+def _gather(
+    views: Mapping[str, StagedView], labels: list[tuple[str, ...]], *, keep_empty: bool
+) -> MultiViewData:
     """Return the items that have any view; `keep_empty`: also views that none of them has."""
     present = {view: staged.present() for view, staged in views.items()}
     present = {view: mask for view, mask in present.items() if keep_empty or mask.any()}
     if not present:
         raise CollectionError("no item has an image or a text that can be described")
-    known = np.any([*present.values()], axis=0)
+    has_any = np.any([*present.values()], axis=0)
     return MultiViewData(
-        {view: views[view].matrix(known) for view in present},
-        present={view: mask[known] for view, mask in present.items()},
-        **_numbered(store, np.flatnonzero(known)),
+        {view: views[view].matrix(has_any) for view in present},
+        present={view: mask[has_any] for view, mask in present.items()},
+        **_numbered(np.flatnonzero(has_any), labels),
     )
 
 
-def _numbered(store: Store, rows: Ints) -> dict[str, Any]:
-    """Return ids of staged items, which are their numbers from 0, and their labels."""
-    labels = [names for _, _, names in _staged(store)]
-    known = sorted({name for each in labels for name in each})
-    given = {"labels": [labels[row] for row in rows], "label_names": known} if known else {}
-    return {"ids": rows, **given}
-
-
-def _staged(store: Store, start: int = 0, n: int = 2**62) -> list[tuple[str, str, tuple[str, ...]]]:
-    with store.reading() as connection:
-        return read_staged(connection, start, n)
+def _numbered(rows: Ints, labels: list[tuple[str, ...]]) -> dict[str, Any]:
+    """Return rows as ids, and the labels of these items; `labels`: of all items."""
+    names = sorted({name for each in labels for name in each})
+    return {"ids": rows} | (
+        {"labels": [labels[row] for row in rows], "label_names": names} if names else {}
+    )
 
 
 def _check_targets(targets: Mapping[str, Any] | None, has: frozenset[str] | None) -> None:
@@ -365,15 +418,6 @@ def _check_targets(targets: Mapping[str, Any] | None, has: frozenset[str] | None
             )
 
 
-def left_in(items: Sequence[Item], stored: Sequence[str | None], skipped: Skipped) -> list[Item]:
-    """Return the items that were stored; note the others, whose ids there are already."""
-    pairs = list(zip(items, stored, strict=True))
-    skipped += [
-        (item.origin, f"there is an item {item.id!r} already") for item, id_ in pairs if id_ is None
-    ]
-    return [item for item, identifier in pairs if identifier is not None]
-
-
 def _take_images(items: Iterator[Item]) -> tuple[list[Item], list[Any]]:
     """Return the first items, up to those with enough images to fit on, and their images."""
     first: list[Item] = []
@@ -385,14 +429,3 @@ def _take_images(items: Iterator[Item]) -> tuple[list[Item], list[Any]]:
         if len(images) == _FITTED_IMAGES:
             break
     return first, images
-
-
-def _stage_texts(
-    staging: Path, store: Store, encoder: Any, n_items: int, progress: Progress
-) -> StagedView:
-    staged = StagedView(staging / "text")
-    for start in range(0, n_items, CHUNK_ROWS):
-        texts = [text for _, text, _ in _staged(store, start, CHUNK_ROWS)]
-        staged.append(*describe(encoder, "text", texts))
-        progress(start + len(texts), n_items, "describing texts")
-    return staged

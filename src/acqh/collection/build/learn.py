@@ -11,7 +11,6 @@ from sklearn.preprocessing import Normalizer
 from acqh._core.arrays import Bools
 from acqh._core.runtime import Progress, say_nothing
 from acqh.collection.build.general import general_statistics
-from acqh.collection.disk.facts import Learnt
 from acqh.collection.disk.model import BARE, CAPTION, CHUNK_ROWS, Encoders, fit_general_model
 from acqh.collection.types import BuildSettings
 from acqh.data import MultiViewData
@@ -86,7 +85,7 @@ def usual_targets(
 
 def learn(
     features: MultiViewData, encoders: Encoders, settings: BuildSettings, progress: Progress
-) -> tuple[ACQH, Learnt]:
+) -> tuple[ACQH, str, str]:
     """Learn to code the items of a collection, and queries of each view.
 
     Where the encoders are those of the general model and some image has no text, learning begins
@@ -126,8 +125,7 @@ def learn(
     asked_as = CAPTION if is_general and captioned < _MOST_CAPTIONED else BARE
     said = ", ".join(f"{name} {target.weight:.3g}" for name, target in model.targets_.items())
     said += f", and the general model, which counts as {worth:,.0f} pairs" if worth else ""
-    n_trained = len(features)
-    return model, Learnt(encoders=encoders, trained_on=said, n_trained=n_trained, asked_as=asked_as)
+    return model, said, asked_as
 
 
 def expected_error(

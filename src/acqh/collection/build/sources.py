@@ -238,7 +238,7 @@ def _looked_through(items: Callable[[], Iterator[Item]], path: Path, root: Path)
 
 def data_items(data: MultiViewData) -> list[Item]:
     """Return the items of data that brings its features: ids, labels and item table."""
-    labels = [()] * len(data) if data.labels is None else _label_sets(data)
+    labels = label_sets(data)
     columns = {name: values for name, values in data.items.items() if values.ndim == 1}
     texts = columns.pop("text", [""] * len(data))
     return [
@@ -253,7 +253,10 @@ def data_items(data: MultiViewData) -> list[Item]:
     ]
 
 
-def _label_sets(data: MultiViewData) -> list[tuple[str, ...]]:
+def label_sets(data: MultiViewData) -> list[tuple[str, ...]]:
+    """Return the names of the labels of each item."""
+    if data.labels is None:
+        return [()] * len(data)
     names = np.array(data.label_names, dtype=object)
     matrix = sparse.csr_array(data.labels)
     return [tuple(names[matrix.indices[a:b]]) for a, b in pairwise(matrix.indptr)]

@@ -22,24 +22,18 @@ _UNRELATED = "unrelated queries"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Learnt:
-    """What a collection has learnt, beside its model: how items are described, and from what."""
-
-    encoders: Encoders
-    trained_on: str
-    n_trained: int
-    asked_as: str  # how a few words are asked for; see `phrase`
-    expected_error: float | None = None  # of items that are added; see `Drift`
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Facts(Learnt):
+class Facts:
     """How a generation was built: its settings, encoders and training."""
 
     name: str
     generation: str
     site_key: str  # secret of published ids; retraining and overwriting keep it
+    encoders: Encoders
+    trained_on: str
+    n_trained: int
     n_skipped: int
+    asked_as: str  # how a few words are asked for; see `phrase`
+    expected_error: float | None  # of items that are added; see `Drift`
     version: str
     settings: BuildSettings
     unrelated: Mapping[str, Floats]  # see `unrelated_queries`

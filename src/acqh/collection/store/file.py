@@ -108,7 +108,8 @@ def read_change(connection: sqlite3.Connection) -> int:
 
 def read_text(connection: sqlite3.Connection, name: str) -> str:
     """Return a text that is stored under a name, or an empty one."""
-    row = first_row(connection, "SELECT value FROM meta WHERE name = ?", name)
+    wanted = "SELECT value FROM meta WHERE name = ?"
+    row = connection.execute(wanted, (name,)).fetchone()
     return "" if row is None else str(row[0])
 
 
@@ -128,10 +129,10 @@ class Store:
     Readers see one state for as long as their transaction lasts, and wait for nobody; there is
     one writer at a time, and the others wait for it.
 
-    `timeout`: seconds that a writer waits for another one. `durable`: whether a change waits until
-    it is on the disk. `check_current`: raises ReplacedError if another generation is current; a
-    writer calls it with the write lock. Raises CorruptBundleError: it is not a plain file, or not
-    one of SQLite.
+    `timeout`: seconds that a writer waits for another one. `is_new`: a build fills it, so that
+    changes need not wait for the disk, nor thumbnails for their items. `check_current`: raises
+    ReplacedError if another generation is current; a writer calls it with the write lock.
+    Raises CorruptBundleError: it is not a plain file, or not one of SQLite.
     """
 
     def __init__(
@@ -139,14 +140,14 @@ class Store:
         path: Path,
         *,
         timeout: float,
-        durable: bool = True,
+        is_new: bool = False,
         check_current: Callable[[], None] = lambda: None,
     ) -> None:
         self.path = path.absolute()
         self.generation = ""  # of the collection, once it was read
         self.timeout = timeout
         self.check_current = check_current
-        self._synchronous = "FULL" if durable else "OFF"
+        self._is_new = is_new
         # Without the right to write beside the file no log can be written to it.
         self.read_only = not (os.access(path.parent, os.W_OK) and os.access(path, os.W_OK))
         self._turn = threading.Lock()
@@ -233,7 +234,7 @@ class Store:
                         self._free.append((connection, state))
                 if is_closed:
                     connection.close()
-            if state not in (_LOGGED, self._state()):
+            if state != _LOGGED and state != self._state():
                 raise CollectionError(
                     f"{self.path.parent} was changed while it was read; try again (with the right "
                     "to write there, readers need not)"
@@ -248,7 +249,7 @@ class Store:
                 if not self._free:
                     break
                 connection, state = self._free.pop()
-            if state in (_LOGGED, self._state()):
+            if state == _LOGGED or state == self._state():
                 return connection, state
             connection.close()
         return self._connect()
@@ -264,8 +265,8 @@ class Store:
             check_same_thread=False,
         )
         try:
-            connection.execute("PRAGMA foreign_keys = ON")
-            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+            connection.execute(f"PRAGMA foreign_keys = {'OFF' if self._is_new else 'ON'}")
+            connection.execute(f"PRAGMA synchronous = {'OFF' if self._is_new else 'FULL'}")
             # What a file from elsewhere defines is never run as a function.
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA cell_size_check = ON")
@@ -378,7 +379,7 @@ def open_store(path: Path, *, timeout: float = WRITE_TIMEOUT_SECONDS, **how: Any
             layout = read_text(connection, "layout")
             if layout != str(LAYOUT):
                 raise CorruptBundleError(
-                    f"{path} has layout {layout!r:.20}, this acqh reads {LAYOUT}; open it with the "
+                    f"{path} has layout {layout:.20}, this acqh reads {LAYOUT}; open it with the "
                     "acqh that made it, or build the collection again"
                 )
             _check_schema(connection, path)

@@ -67,11 +67,6 @@ def has_more_than(connection: sqlite3.Connection, n: int) -> bool:
     return first_row(connection, "SELECT 1 FROM items LIMIT 1 OFFSET ?", n) is not None
 
 
-def has_texts(connection: sqlite3.Connection) -> bool:
-    """Whether any item has a text."""
-    return first_row(connection, "SELECT 1 FROM items WHERE text <> '' LIMIT 1") is not None
-
-
 def find_number(connection: sqlite3.Connection, identifier: str) -> int | None:
     """Return the number of the item that has an id, or None."""
     row = first_row(connection, "SELECT number FROM items WHERE id = ?", identifier)
@@ -106,17 +101,6 @@ def read_pages(connection: sqlite3.Connection, size: int) -> Iterator[list[Item]
     rows = connection.execute(f"{_READ} ORDER BY i.number")
     while page := rows.fetchmany(size):
         yield [Item(**_fields(row)) for row in page]
-
-
-def read_staged(
-    connection: sqlite3.Connection, start: int, n: int
-) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Return id, text and labels of items that a build has just numbered from 1 on."""
-    rows = connection.execute(
-        "SELECT id, text, labels FROM items WHERE number > ? AND number <= ? ORDER BY number",
-        (start, start + n),
-    )
-    return [(identifier, text, tuple(parsed(names, "{}")[0])) for identifier, text, names in rows]
 
 
 def _fields(row: Sequence[Any]) -> dict[str, Any]:
@@ -302,15 +286,16 @@ class Writer:
             "INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (self.change, *fields, checksum(*fields)),
         )
-        if item.thumbnail is not None:
-            self.connection.execute(
-                "INSERT INTO thumbnails VALUES (?, ?, ?)",
-                (self.change, item.thumbnail, checksum(item.thumbnail)),
-            )
+        _insert_thumbnails(self.connection, [(self.change, item.thumbnail)])
         self._derive(self.change, item.text, labels, columns)
         if item.folder:
             self.track(self.change, item.folder, item.columns[FILE])
         return str(item.id)
+
+    def leave_out(self) -> None:
+        """Use up the number of an item whose thumbnail is there, and delete this."""
+        self.change += 1
+        self.connection.execute("DELETE FROM thumbnails WHERE number = ?", (self.change,))
 
     def remove(self, identifier: str) -> None:
         """Remove an item; raise MissingItemError where there is none."""
@@ -417,19 +402,30 @@ def insert_items(
     return ids
 
 
+def insert_thumbnails(store: Store, start: int, thumbnails: Sequence[bytes | None]) -> None:
+    """Add the thumbnails of items that will get the numbers after `start`."""
+    with store.writing() as connection:
+        _insert_thumbnails(connection, enumerate(thumbnails, start + 1))
+
+
+def _insert_thumbnails(
+    connection: sqlite3.Connection, thumbnails: Iterable[tuple[int, bytes | None]]
+) -> None:
+    connection.executemany(
+        "INSERT INTO thumbnails VALUES (?, ?, ?)",
+        ((number, it, checksum(it)) for number, it in thumbnails if it is not None),
+    )
+
+
 def carry_over(old: Store, new: Store) -> None:
-    """Give items the thumbnails that they had elsewhere, and copy the tombstones from there."""
+    """Copy the thumbnails of items from an older generation, and its tombstones."""
     with old.reading() as there, new.writing() as here:
         rows = there.execute("SELECT * FROM tombstones")
         here.executemany("INSERT INTO tombstones VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         rows = there.execute(
             "SELECT thumbnail, t.checksum, id FROM thumbnails t JOIN items USING (number)"
         )
-        here.executemany(
-            "UPDATE thumbnails SET thumbnail = ?, checksum = ? "
-            "WHERE number = (SELECT number FROM items WHERE id = ?)",
-            rows,
-        )
+        here.executemany("INSERT INTO thumbnails SELECT number, ?, ? FROM items WHERE id = ?", rows)
 
 
 def read_drift(connection: sqlite3.Connection, expected: float | None) -> Drift:
@@ -447,15 +443,3 @@ def note_added(store: Store, added: Drift) -> None:
         connection.execute(
             "INSERT OR REPLACE INTO meta VALUES (?, ?)", (_DRIFT, json.dumps(asdict(known)))
         )
-
-
-def set_codes(store: Store, codes: Iterable[tuple[int, str, bytes]]) -> None:
-    """Give items their codes, as number, what they were coded by, and code."""
-    wanted = "SELECT id, text, labels, columns FROM items WHERE number = ?"
-    with store.writing() as connection:
-        for number, coded_by, code in codes:
-            row = first_row(connection, wanted, number)
-            connection.execute(
-                "UPDATE items SET coded_by = ?, code = ?, checksum = ? WHERE number = ?",
-                (coded_by, code, checksum(*row, coded_by, code), number),
-            )
