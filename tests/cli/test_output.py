@@ -4,12 +4,12 @@ import io
 
 import pytest
 
-from acqh.cli._output import BarReporter, LineReporter, Reporter, make_bar
+from acqh.cli._output import Reporter, make_bar, voice
 
 
 def test_without_a_terminal_a_line_comes_every_ten_seconds(capsys):
     times = iter([0.0, 1.0, 9.9, 10.0, 11.0, 19.0, 25.0, 40.0])
-    report = LineReporter(clock=lambda: next(times))
+    report = Reporter(clock=lambda: next(times))
     for done in (1, 2, 300, 400, 500, 600):
         report(done, 1200, "describing images")
     report(0, None, "learning")
@@ -22,7 +22,7 @@ def test_without_a_terminal_a_line_comes_every_ten_seconds(capsys):
 
 def test_a_bar_starts_again_with_every_step_but_not_with_every_item():
     bar = make_bar()
-    report = BarReporter(bar)
+    report = Reporter(bar)
     report(3, 4, "running: one")
     first = bar.task_ids
     report(4, 4, "running: another")
@@ -37,7 +37,7 @@ def test_a_bar_starts_again_with_every_step_but_not_with_every_item():
 def test_progress_is_one_line_at_any_width_and_spins_where_the_length_is_unknown(width):
     shown = io.StringIO()
     bar = make_bar(width=width, file=shown, force_terminal=True)
-    report = BarReporter(bar)
+    report = Reporter(bar)
     report(1_000_000, 2_000_000, "running: wiki, labelled, acqh-paper rbf 128, seed 4; 3 h left")
     bar.console.print(bar.get_renderable())
     report(0, None, "learning codebooks")
@@ -49,6 +49,8 @@ def test_progress_is_one_line_at_any_width_and_spins_where_the_length_is_unknown
     assert "?" not in unknown
 
 
-def test_a_quiet_report_says_nothing(capsys):
-    Reporter()(3, 4, "describing images")
+def test_a_quiet_report_says_nothing(capsys, monkeypatch):
+    monkeypatch.setattr(voice, "quiet", True)
+    times = iter([0.0, 99.0])
+    Reporter(clock=lambda: next(times))(3, 4, "describing images")
     assert capsys.readouterr().err == ""

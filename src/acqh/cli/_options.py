@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from typer import Argument, BadParameter, Option
 
+from acqh._core.fields import FILE, IMAGE_FIELDS
 from acqh.cli._output import reporting
 from acqh.errors import CollectionError
 
@@ -74,8 +75,8 @@ def find_id(collection: Any, name: str) -> str:
     if name in collection:
         return name
     path, columns = Path(name).absolute(), collection.columns()
-    places: list[tuple[str, str, str | None]] = [("file", name, None), ("image", name, None)]
-    places += [("file", path.relative_to(it).as_posix(), str(it)) for it in path.parents]
+    places: list[tuple[str, str, str | None]] = [(field, name, None) for field in IMAGE_FIELDS]
+    places += [(FILE, path.relative_to(it).as_posix(), str(it)) for it in path.parents]
     for column, value, folder in places:
         if column not in columns:
             continue

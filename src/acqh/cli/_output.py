@@ -76,75 +76,50 @@ voice = Voice()
 
 
 class Reporter:
-    """Told how far the work is, it says nothing but keeps the steps in the log."""
+    """Shows progress: on `bar` if there is one, or else as a line every ten seconds, for logs.
 
-    step = _what = ""
-
-    def __call__(self, done: int, total: int | None, what: str) -> None:  # noqa: ARG002
-        """Take in how much is done, of how much (or None), and what: a step, or ``step: item``."""
-        self.step = what.partition(":")[0]
-        if what != self._what:
-            self._what = what
-            _log.debug("%s", what)
-
-    def say(self, text: str) -> None:
-        """Say something in between."""
-        voice.note(text)
-
-
-class LineReporter(Reporter):
-    """Writes a line every ten seconds, for logs.
-
-    `clock`: seconds since some time.
+    `bar`: as `make_bar` returns it. `clock`: seconds since some time.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._said = clock, clock()
+    def __init__(self, bar: Any = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._bar, self._clock, self._last = bar, clock, clock()
+        self._what = ""
 
     def __call__(self, done: int, total: int | None, what: str) -> None:
-        """Take in how much is done, of how much (or None), and what."""
-        super().__call__(done, total, what)
-        now = self._clock()
-        if now - self._said >= _EVERY:
-            self._said = now
+        """Show how much is done, of how much (or None), and what: a step, or ``step: item``."""
+        before, self._what = self._what, what
+        if what != before:
+            _log.debug("%s", what)
+        if self._bar is not None:
+            if not before or what.partition(":")[0] != before.partition(":")[0]:
+                for task in self._bar.task_ids:  # each step has a pace of its own
+                    self._bar.remove_task(task)
+                self._bar.add_task(what, total=total, count="")
+            count = f"{done:,}/{total:,}" if total else f"{done:,}" if done else ""
+            shown = {"completed": done, "total": total, "count": count}
+            shown["description"] = what.partition(": ")[2] or what
+            self._bar.update(self._bar.task_ids[0], **shown)
+        elif (now := self._clock()) - self._last >= _EVERY:
+            self._last = now
             of_all = f" of {total:,} ({done / total:.0%})" if total else ""
             self.say(f"{what}, {done:,}{of_all}" if done or total else what)
 
-
-class BarReporter(Reporter):
-    """Shows a bar with the time left on a terminal."""
-
-    def __init__(self, bar: Any) -> None:
-        self._bar = bar
-        self._task = bar.add_task("starting", total=None, count="")
-
-    def __call__(self, done: int, total: int | None, what: str) -> None:
-        """Take in how much is done, of how much (or None), and what."""
-        before = self.step
-        super().__call__(done, total, what)
-        if self.step != before:  # which has a pace of its own
-            self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(what, total=total, count="")
-        count = f"{done:,}/{total:,}" if total else f"{done:,}" if done else ""
-        told = {"completed": done, "total": total, "count": count}
-        told["description"] = what.partition(": ")[2] or what
-        self._bar.update(self._task, **told)
-
     def say(self, text: str) -> None:
-        """Say something in between."""
-        self._bar.console.print(text, highlight=False)
+        """Print a line in between."""
+        if self._bar is None:
+            voice.note(text)
+        else:
+            self._bar.console.print(text, highlight=False)
 
 
 @contextmanager
 def reporting() -> Iterator[Reporter]:
-    """Give what is told how far the work is, and shows it on stderr."""
-    if voice.quiet:
+    """Give what shows progress on stderr."""
+    if voice.quiet or not sys.stderr.isatty():
         yield Reporter()
-    elif not sys.stderr.isatty():
-        yield LineReporter()
     else:
         with make_bar() as bar:
-            yield BarReporter(bar)
+            yield Reporter(bar)
 
 
 def make_bar(**console: Any) -> Any:

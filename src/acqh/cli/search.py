@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from rich.cells import cell_len, set_cell_size
 from typer import Argument, BadParameter, Option
 
+from acqh._core.fields import FILE
 from acqh.cli._options import CollectionArgument, MaxPixelsOption, find_id
 from acqh.cli._output import count, draw_bar, print_result, printable, shorten, voice
 
@@ -97,14 +98,16 @@ def _name_of(hit: Any) -> str:
     """Return the file of a hit, and its id where that is another."""
     file = file_of(hit)
     # The id of a folder's image is its file, unless it was moved.
-    same = not file or hit.id in (file, hit.columns.get("file"))
+    same = not file or hit.id in (file, hit.columns.get(FILE))
     return (file or hit.id) if same else f"{file} (id {hit.id})"
 
 
 def file_of(hit: Any) -> str:
     """Return the file of a hit, as it can be opened from here where that is known; "" for none."""
-    name = hit.columns.get("file") or hit.columns.get("image")
-    if not isinstance(name, str):
+    from acqh.web.originals import file_of as name_of
+
+    name = name_of(hit)
+    if name is None:
         return ""
     path = Path(hit.folder, name)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else name

@@ -21,8 +21,6 @@ MAX_NAME_CHARACTERS = 1_000
 STANDS_OUT = 0.5
 # Where files lay is of no use elsewhere, and nobody else's business.
 _NOT_STORED = ("image_root",)
-# The columns that say which file an item follows, and what it was when it was read.
-FILE, DATE, BYTES, MODIFIED, DIGEST = FACTS = ("file", "date", "bytes", "modified", "sha256")
 
 
 class NoText(str):

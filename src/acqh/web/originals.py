@@ -2,19 +2,18 @@
 
 from pathlib import Path
 
+from acqh._core.fields import IMAGE_FIELDS
 from acqh.collection import Item
 from acqh.collection.store.words import words_in_path
 from acqh.encoders.images import open_image
 
-# The fields that name an item's image file: a table's, and that of a folder of images.
-FILES = ("image", "file")
 # What browsers show; fewer decoders than Pillow has.
 BROWSER_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "WEBP")
 
 
 def file_of(item: Item) -> str | None:
     """Return the name of an item's image file, as its table or its folder gave it."""
-    names = (item.columns.get(column) for column in FILES)
+    names = (item.columns.get(column) for column in IMAGE_FIELDS)
     return next((name for name in names if isinstance(name, str) and name), None)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from acqh._core.fields import FILE, FILE_FIELDS, IMAGE
 from acqh._core.runtime import Progress
 from acqh.collection.build.build import kept_image
 from acqh.collection.build.folder import Source
@@ -23,14 +24,13 @@ from acqh.collection.disk.opened import OpenCollection, Opened
 from acqh.collection.store.file import Store
 from acqh.collection.store.items import find_item, insert_items, note_added, read_thumbnail
 from acqh.collection.store.tracked import ids_of_file, relabel, tracks_file
-from acqh.collection.types import FACTS, FILE, AddReport, Item, NoLabels, NoText
+from acqh.collection.types import AddReport, Item, NoLabels, NoText
 from acqh.data import MultiViewData
 from acqh.encoders.network import batches
 from acqh.errors import CollectionError, MissingItemError
 from acqh.quantize import Drift
 
 _UNKNOWN = "it has nothing that the model knows: no image, no known word, no known label"
-_IMAGE = "image"
 
 
 def add_items(
@@ -224,7 +224,7 @@ def _by_id(
 def _id_meant(connection: sqlite3.Connection, item: Item) -> str:
     if item.id is not None:
         return str(item.id)
-    name = item.columns.get(FILE) or item.columns.get(_IMAGE)
+    name = item.columns.get(FILE) or item.columns.get(IMAGE)
     if not isinstance(name, str):
         raise CollectionError("it has no id, file or image that says which item is meant")
     ids = ids_of_file(connection, name)
@@ -239,8 +239,8 @@ def _with(old: Item, given: Item, keep: bool) -> Item:
 
     `keep`: what it was not given stays as well.
     """
-    kept = old.columns if keep else {k: v for k, v in old.columns.items() if k in FACTS}
-    own = {k: v for k, v in given.columns.items() if k not in (*FACTS, _IMAGE)}
+    kept = old.columns if keep else {k: v for k, v in old.columns.items() if k in FILE_FIELDS}
+    own = {k: v for k, v in given.columns.items() if k not in (*FILE_FIELDS, IMAGE)}
     columns = {k: v for k, v in {**kept, **own}.items() if k not in own or v not in (None, "")}
     is_text_kept = keep and isinstance(given.text, NoText)
     are_labels_kept = keep and isinstance(given.labels, NoLabels)

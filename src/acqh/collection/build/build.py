@@ -17,6 +17,7 @@ import scipy.sparse as sp
 
 from acqh import __version__
 from acqh._core.arrays import Array, Bools, Ints, Matrix, is_sparse, slices
+from acqh._core.fields import FILE
 from acqh._core.runtime import Progress
 from acqh._core.store import pack
 from acqh.collection.build.folder import Source
@@ -43,7 +44,7 @@ from acqh.collection.store.items import (
     read_pages,
     read_thumbnail,
 )
-from acqh.collection.types import FILE, BuildSettings, Item
+from acqh.collection.types import BuildSettings, Item
 from acqh.data import MultiViewData
 from acqh.encoders import make_encoder
 from acqh.encoders.images import image_limit, working_image

@@ -10,7 +10,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from acqh.collection.types import BYTES, DATE, DIGEST, FILE, MAX_ID_CHARACTERS, MODIFIED, Item
+from acqh._core.fields import BYTES, DATE, DIGEST, FILE, MODIFIED
+from acqh.collection.types import MAX_ID_CHARACTERS, Item
 from acqh.data import read_records
 from acqh.encoders.images import image_date
 from acqh.errors import CollectionError, InvalidInputError

@@ -15,10 +15,10 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
+from acqh._core.fields import FIELDS, FILE, IMAGE, IMAGE_FIELDS
 from acqh._core.labels import split_labels
 from acqh.collection.build.folder import Source, find_manifest, folder_items, has_images
 from acqh.collection.types import (
-    FILE,
     MAX_ID_CHARACTERS,
     MAX_NAME_CHARACTERS,
     Item,
@@ -36,9 +36,6 @@ _ID_DIGITS = 16
 
 # What was left out, and why.
 Skipped = list[tuple[str, str]]
-_IMAGE, _LABELS, _ID = "image", ("labels", "label"), ("id", "ids")
-# What others call them: ImageFolder of Hugging Face, img2dataset.
-_IMAGES, _TEXTS = (_IMAGE, "file_name"), ("text", "caption")
 
 
 def prepared(items: Iterable[Any], skipped: Skipped, *, strict: bool) -> Iterator[Item]:
@@ -123,7 +120,7 @@ def _checked_text(value: Any, what: str, limit: int) -> str:
 
 def _checked_name(name: Any) -> str:
     checked = _checked_text(name, "column name", MAX_NAME_CHARACTERS)
-    if not checked or checked in ("label", "labels"):
+    if not checked or checked in FIELDS["labels"].names:
         raise CollectionError(f"{name!r} cannot be the name of a column; choose another")
     return checked
 
@@ -275,7 +272,7 @@ def read_labels(path: Path, separator: str | None = None, *, clear: bool = False
     """
     for place, fields in read_records(path):
         item = _item(fields, place, None, separator)
-        if item.id is None and not any(item.columns.get(name) for name in (FILE, _IMAGE)):
+        if item.id is None and not any(item.columns.get(name) for name in IMAGE_FIELDS):
             raise CollectionError(
                 f"{place}: a table of labels needs a column id, file or image that says which item "
                 f"is meant, but its columns are {', '.join(fields)}"
@@ -283,8 +280,8 @@ def read_labels(path: Path, separator: str | None = None, *, clear: bool = False
         told = {name.lower() for name, value in fields.items() if clear or not _is_empty(value)}
         yield replace(
             item,
-            text=item.text if told.intersection(_TEXTS) else NoText(),
-            labels=item.labels if told.intersection(_LABELS) else NoLabels(),
+            text=item.text if told.intersection(FIELDS["text"].names) else NoText(),
+            labels=item.labels if told.intersection(FIELDS["labels"].names) else NoLabels(),
             columns={name: it for name, it in item.columns.items() if clear or not _is_empty(it)},
         )
 
@@ -296,13 +293,15 @@ def _is_empty(value: Any) -> bool:
 def _item(fields: dict[str, Any], place: str, root: Path | None, separator: str | None) -> Item:
     """Return a line of a table as an item; without its image where no folder of images is given."""
     rest = dict(fields)
-    if root is not None and not any(name.lower() in (*_IMAGES, *_TEXTS) for name in rest):
+    content = (*FIELDS["image"].names, *FIELDS["text"].names)
+    if root is not None and not any(name.lower() in content for name in rest):
         raise CollectionError(
             f"{place}: a manifest needs a column image or text, but its columns are "
             f"{', '.join(fields)}"
         )
-    image, text = _take(rest, *_IMAGES), _take(rest, *_TEXTS)
-    labels, identifier = _take(rest, *_LABELS), _take(rest, *_ID)
+    image, text, labels, identifier = (
+        _take(rest, *FIELDS[name].names) for name in ("image", "text", "labels", "id")
+    )
     try:
         names = _label_names(labels, separator)
     except InvalidInputError as error:
@@ -314,7 +313,7 @@ def _item(fields: dict[str, Any], place: str, root: Path | None, separator: str 
         text="" if text is None else str(text),
         labels=names,
         id=None if identifier in (None, "") else str(identifier),
-        columns={**rest, _IMAGE: image} if image and not is_content else rest,
+        columns={**rest, IMAGE: image} if image and not is_content else rest,
         origin=place,
     )
 

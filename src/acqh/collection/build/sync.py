@@ -5,6 +5,7 @@ from dataclasses import astuple, dataclass, field
 from os import PathLike
 from pathlib import Path
 
+from acqh._core.fields import FILE
 from acqh._core.runtime import Progress
 from acqh.collection.build.add import add_items, label_items
 from acqh.collection.build.folder import ImageFile, Listing, Source, list_images
@@ -13,7 +14,7 @@ from acqh.collection.store import tracked
 from acqh.collection.store.file import Store
 from acqh.collection.store.items import find_number
 from acqh.collection.store.tracked import TrackedFile
-from acqh.collection.types import FILE, Item, SyncReport
+from acqh.collection.types import Item, SyncReport
 from acqh.errors import CollectionError
 
 # So many items go without a question, or this share of those that the folder had.

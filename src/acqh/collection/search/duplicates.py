@@ -19,13 +19,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, slices
+from acqh._core.fields import BYTES, DATE, DIGEST, FILE
 from acqh._core.imports import require
 from acqh._core.runtime import Progress
 from acqh.collection.disk.opened import Opened
 from acqh.collection.search.rank import match_of
 from acqh.collection.search.same_image import CROPS, Picture, compare, cropping
 from acqh.collection.store.items import find_item, read_pictures, read_thumbnail
-from acqh.collection.types import BYTES, DATE, DIGEST, FILE, DuplicateGroup, Item
+from acqh.collection.types import DuplicateGroup, Item
 from acqh.encoders.images import image_formats, working_image
 from acqh.errors import AcqhError
 

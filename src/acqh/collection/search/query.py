@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 
 from acqh._core.arrays import Floats, Matrix, check_positive_int, is_sparse
+from acqh._core.fields import FIELDS
 from acqh.collection.disk.opened import Opened
 from acqh.collection.search.rank import (
     FUSED_PARTS,
@@ -43,7 +44,6 @@ from acqh.errors import CollectionError
 _DEFAULT_WEIGHTS = {"unlike": 0.5}
 # The index may know of items that were added since the transaction began; then it begins again.
 _MAX_TRIES = 8
-_LABEL_NAMES = (LABEL, "labels")
 # Of one condition; SQLite takes this many in one statement, in every version.
 _MAX_WANTED = 10_000
 # More than any collection has; SQLite takes no whole numbers beyond 2**63.
@@ -374,7 +374,7 @@ def read_where(where: Any) -> tuple[Condition, ...]:
                 f"`where` has {len(values) or 'no'} value for {name!r}; give one, or up to "
                 f"{_MAX_WANTED:,}, or leave it out"
             )
-        if name in _LABEL_NAMES:
+        if name in FIELDS["labels"].names:
             name, values = LABEL, set(map(str, values))
         conditions.append((name, tuple(sorted(values, key=lambda v: (isinstance(v, str), v)))))
     return tuple(sorted(conditions, key=repr))

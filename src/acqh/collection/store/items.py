@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Ints
+from acqh._core.fields import FILE, FILE_FIELDS
 from acqh._core.files import parse_json
 from acqh.collection.store.file import (
     LISTED,
@@ -24,7 +25,7 @@ from acqh.collection.store.file import (
     read_text,
 )
 from acqh.collection.store.words import change_words, words_of
-from acqh.collection.types import FACTS, FILE, Item
+from acqh.collection.types import Item
 from acqh.errors import DuplicateIdError, MissingItemError
 from acqh.quantize import Drift
 
@@ -340,7 +341,7 @@ class Writer:
             return item
         folder, columns = row
         known = parsed("[]", columns)[1]
-        facts = {name: value for name, value in known.items() if name in FACTS}
+        facts = {name: value for name, value in known.items() if name in FILE_FIELDS}
         return replace(item, folder=folder, columns={**item.columns, **facts})
 
     def _fields(self, identifier: str, wanted: str, done: str) -> Any:

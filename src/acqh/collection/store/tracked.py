@@ -8,9 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from acqh._core.fields import BYTES, DIGEST, FILE, FILE_FIELDS, MODIFIED
 from acqh.collection.store.file import LISTED, Store, checksum, first_row, listed
 from acqh.collection.store.items import Writer, changing, find_number, parsed, thumbnails_of
-from acqh.collection.types import BYTES, DIGEST, FACTS, FILE, MODIFIED, Item
+from acqh.collection.types import Item
 
 # Text, labels and columns that people gave.
 Metadata = tuple[str, tuple[str, ...], dict[str, Any]]
@@ -151,7 +152,7 @@ def _bury(
 ) -> None:
     """Write a tombstone; `facts`: columns that say what the file was."""
     text, labels, columns = metadata
-    kept = {**columns, **{name: facts[name] for name in FACTS if name in facts}}
+    kept = {**columns, **{name: facts[name] for name in FILE_FIELDS if name in facts}}
     values = [folder, name, str(facts.get(DIGEST)), text, json.dumps(labels), json.dumps(kept)]
     row = [None, *values, int(is_final), checksum(*values, str(int(is_final)))]
     marks = ", ".join("?" * len(row))
@@ -191,7 +192,7 @@ def inherited(store: Store, removed: Iterable[TrackedFile]) -> dict[int, Item]:
 
 def _metadata(text: str, labels: str, columns: str) -> Metadata:
     names, values = parsed(labels, columns)
-    own = {name: value for name, value in values.items() if name not in FACTS}
+    own = {name: value for name, value in values.items() if name not in FILE_FIELDS}
     return str(text), tuple(names), own
 
 
@@ -245,7 +246,7 @@ class FileWriter:
         if (text, labels) != (item.text, item.labels):
             self.late.append(name)
             return None
-        facts = {name: item.columns[name] for name in FACTS if name in item.columns}
+        facts = {name: item.columns[name] for name in FILE_FIELDS if name in item.columns}
         identifier = own or free_id(item.id, partial(find_number, connection))
         if own is not None:
             writer.remove(own)

@@ -18,9 +18,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from acqh._core.arrays import Ints
+from acqh._core.fields import FILE, TITLE_FIELDS
 from acqh.collection.store.file import LISTED, as_numbers, first_row, listed
 from acqh.collection.store.vocabulary import VOCABULARY, Vocabulary
-from acqh.collection.types import FILE
 
 # A name says more of an item than a word somewhere in its caption.
 _RANK = "bm25(words, 1.0, 2.0, 1.0, 1.0)"
@@ -31,8 +31,6 @@ _TRANSPOSED_LENGTHS = range(3, 33)
 _MAX_TERMS = 32
 # Many words begin with fewer letters; these are looked up in the vocabulary that is kept.
 _MIN_PREFIX = 3
-# Columns that say what an item is called, whose words are looked up like those of its caption.
-_NAMES = ("name", "title", "keywords", "description", "file")
 # What names of files are made of: letters with their marks, and digits.
 _RUN = re.compile(r"(?:[^\W_]|[^\x00-\x7f])+")
 _WORD_AND_NUMBER = re.compile(r"([A-Za-z]*)(\d*)", re.ASCII)
@@ -151,13 +149,13 @@ def words_of(
     text: str, labels: Sequence[str], columns: Mapping[str, Any]
 ) -> tuple[str, str, Sequence[str], str]:
     """Return the text, the names, the labels and other signs of an item, to be looked up."""
-    others = {name: value for name, value in columns.items() if name not in _NAMES}
+    others = {name: value for name, value in columns.items() if name not in TITLE_FIELDS}
     return str(text), " ".join(names_in(columns)), labels, signs_in(others)
 
 
 def names_in(columns: Mapping[str, Any]) -> list[str]:
     """Return what an item is called, by its columns; of a file's name, what is words."""
-    named = {key: columns[key] for key in _NAMES if key in columns}
+    named = {key: columns[key] for key in TITLE_FIELDS if key in columns}
     named = {key: value for key, value in named.items() if isinstance(value, str)}
     if FILE in named:
         named[FILE] = words_in_path(named[FILE])

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Ints, slices
+from acqh._core.fields import FIELDS
 from acqh.data.checks import check_splits
 from acqh.data.multiview import MultiViewData
 from acqh.errors import AcqhError, CorruptBundleError, InvalidInputError, LabelError, ViewError
@@ -24,8 +25,8 @@ from acqh.errors import AcqhError, CorruptBundleError, InvalidInputError, LabelE
 # Rows taken together where the caller does not say.
 CHUNK_SIZE = 8_192
 
-LABEL_NAMES = ("labels", "label", "class_id")
-ID_NAMES = ("id", "ids", "image_id")
+LABEL_NAMES = (*FIELDS["labels"].names, "class_id")
+ID_NAMES = (*FIELDS["id"].names, "image_id")
 # Of tables in which every column has a value for each item; an image may have several rows there.
 _COLUMN_IDS = (*ID_NAMES[:2], "assetid")
 ITEM_PREFIX = "item_"

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import check_positive_int
+from acqh._core.fields import FIELDS
 from acqh.data.multiview import MultiViewData
 from acqh.data.readers.arrays import NpyFolder, NpzFile, npy_files
 from acqh.data.readers.clip_retrieval import ClipRetrieval, is_clip_retrieval
@@ -42,7 +43,7 @@ _RECORDS = {
 }
 
 # What is described, and how many numbers beside it are a vector at least.
-_DESCRIBED, _FEWEST = ("image", "file_name", "text", "caption"), 16
+_DESCRIBED, _FEWEST = (*FIELDS["image"].names, *FIELDS["text"].names), 16
 
 _EXPECTED = {
     "views": "a mapping such as {'image': NAME}",

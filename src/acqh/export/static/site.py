@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from acqh._core.fields import IMAGE_FIELDS
 from acqh._core.runtime import Progress
 from acqh.collection import Collection, Item
 from acqh.collection.store.words import names_in
@@ -20,7 +21,7 @@ from acqh.errors import AcqhError, CollectionError, InvalidInputError
 from acqh.export.static.folder import START, SiteFolder, digest, to_json
 from acqh.export.static.words import word_files
 from acqh.web import PAGE
-from acqh.web.originals import FILES, file_of, original_of
+from acqh.web.originals import file_of, original_of
 from acqh.web.overview import examples_in, make_map
 
 _OWN = Path(__file__).parent
@@ -148,7 +149,7 @@ def site(
         there = ", ".join(sorted(known)) or "none"
         raise InvalidInputError(f"no item has a column {sorted(missing)[0]!r}; there are: {there}")
     small = None if thumbnails is None else _Small(collection, kept, thumbnails)
-    shown = {*columns, *(() if base_url is None else FILES)}
+    shown = {*columns, *(() if base_url is None else IMAGE_FIELDS)}
     items = [
         replace(
             item,

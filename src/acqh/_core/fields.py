@@ -1,0 +1,38 @@
+"""Fields of items that have a meaning: one table of their names, synonyms and types."""
+
+from typing import Final, NamedTuple
+
+
+class Field(NamedTuple):
+    """A field with a meaning."""
+
+    names: tuple[str, ...]  # in tables; the first is its name in a collection
+    kind: str  # of its values
+    is_title: bool = False  # whether its words are those that an item is called by
+    is_of_file: bool = False  # whether it describes the file that an item tracks
+
+
+# Synonyms are those of Hugging Face's ImageFolder and of img2dataset.
+FIELDS: Final = {
+    "id": Field(("id", "ids"), "text"),
+    "image": Field(("image", "file_name"), "path or bytes"),
+    "text": Field(("text", "caption"), "text"),
+    "labels": Field(("labels", "label"), "several texts"),
+    "name": Field(("name",), "text", is_title=True),
+    "title": Field(("title",), "text", is_title=True),
+    "keywords": Field(("keywords",), "text", is_title=True),
+    "description": Field(("description",), "text", is_title=True),
+    "file": Field(("file",), "path in the tracked folder", is_title=True, is_of_file=True),
+    "date": Field(("date",), "ISO 8601, local time", is_of_file=True),
+    "bytes": Field(("bytes",), "integer", is_of_file=True),
+    "modified": Field(("modified",), "ISO 8601, UTC", is_of_file=True),
+    "sha256": Field(("sha256",), "hexadecimal", is_of_file=True),
+}
+IMAGE, FILE, DATE = "image", "file", "date"
+BYTES, MODIFIED, DIGEST = "bytes", "modified", "sha256"
+# Of the tracked file of an item.
+FILE_FIELDS: Final = tuple(name for name, field in FIELDS.items() if field.is_of_file)
+# Words of these are looked up like those of a caption.
+TITLE_FIELDS: Final = tuple(name for name, field in FIELDS.items() if field.is_title)
+# They name the image file of an item: in a table, or in a tracked folder.
+IMAGE_FIELDS: Final = (IMAGE, FILE)
