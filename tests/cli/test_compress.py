@@ -74,7 +74,7 @@ def test_queries_of_another_width_than_the_index_are_refused(place, tmp_path):
     np.save(tmp_path / "wide.npy", np.ones((3, 7)))
     result = call("query", place / "index", tmp_path / "wide.npy", "--out", tmp_path / "a.csv")
     assert result.exit_code == 1
-    assert "queries have shape (3, 7); give a row of 6 components for each" in str(result.exception)
+    assert "(3, 7)" in str(result.exception)
 
 
 def test_an_index_that_is_there_is_not_overwritten(place):

@@ -139,6 +139,6 @@ def test_nobody_loses_a_change_to_learning_again(built):
 def test_a_collection_of_features_cannot_learn_again_by_itself(tmp_path):
     data = MultiViewData({"image": np.random.default_rng(0).normal(size=(40, 6))})
     with Collection.build(data, tmp_path / "c.acqh", n_codebooks=2) as collection:
-        with pytest.raises(CollectionError, match="features, which it does not keep"):
+        with pytest.raises(CollectionError, match="features"):
             collection.relearn()
         assert len(collection) == 40

@@ -171,7 +171,7 @@ def test_an_empty_or_missing_folder_removes_nothing(followed, photos, tmp_path):
     with pytest.raises(CollectionError, match="mounted"):
         followed.sync(photos)
     photos.mkdir()
-    with pytest.raises(CollectionError, match=r"3 of the 3 images.*delete=True"):
+    with pytest.raises(CollectionError, match="delete=True"):
         followed.sync(photos)
     assert set(followed) == IDS
     assert len(followed.sync(photos, delete=True).deleted) == 3

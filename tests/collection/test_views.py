@@ -191,7 +191,7 @@ def test_texts_of_items_that_bring_features_are_found_by_words(tmp_path):
 
 def test_an_encoder_of_ones_own_is_fitted_stored_and_loaded(tmp_path, make_items, monkeypatch):
     monkeypatch.delitem(named.STORED, "MeanColour", raising=False)
-    with pytest.raises(InvalidInputError, match="MeanColour cannot be stored"):
+    with pytest.raises(InvalidInputError, match="MeanColour"):
         # Said at once, not after all pictures have been described.
         Collection.build(iter([None]), tmp_path / "c.acqh", image_encoder=MeanColour())
     register_encoder(MeanColour)
@@ -255,5 +255,5 @@ def test_a_query_that_is_described_already_is_answered_as_the_raw_one(tmp_path):
                 assert [(hit.id, hit.score) for hit in found] == [
                     (hit.id, hit.score) for hit in wanted
                 ]
-        with pytest.raises(CollectionError, match="features of 'text' are numbers"):
+        with pytest.raises(CollectionError, match="numbers"):
             built.search(features={"text": "tulip"})

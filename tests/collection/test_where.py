@@ -116,7 +116,7 @@ def test_a_column_that_no_item_has_is_refused_with_those_there_are(collection):
 def test_a_label_that_no_item_has_is_rejected_with_those_there_are(collection):
     for asked in ("label=qqq", {"label": ["animal", "qqq"]}, {"year": 70, "label": "qqq"}):
         for ask in (collection.browse, lambda where: found(collection, where)):
-            with pytest.raises(CollectionError, match=r"label 'qqq'; there are: .*animal"):
+            with pytest.raises(CollectionError, match=r"qqq.*animal"):
                 ask(where=asked)
 
 

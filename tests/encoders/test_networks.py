@@ -108,7 +108,7 @@ def test_other_weights_than_those_fitted_with_are_refused():
     description, _ = pack(EfficientNetLite0(), HOMES)
     description["state"]["fingerprint_"] = 64 * "0"
     other = unpack(description, {}, HOMES)
-    with pytest.raises(InvalidInputError, match="not those it was fitted with"):
+    with pytest.raises(InvalidInputError, match="weights"):
         other.transform(pictures(1))
 
 
@@ -173,7 +173,7 @@ def test_a_model_of_another_kind_is_no_clip(tmp_path):
         hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8, vocab_size=9
     )
     transformers.BertModel(config).save_pretrained(tmp_path)
-    with pytest.raises(InvalidInputError, match="it is a bert, not one of clip, siglip"):
+    with pytest.raises(InvalidInputError, match="bert"):
         ClipTexts(str(tmp_path)).transform(["a dog"])
 
 

@@ -64,7 +64,7 @@ def test_a_collection_that_minilm_did_not_describe_refuses_it(tmp_path):
     items = [Item(text=text, id=text) for text in SENTENCES]
     encoder = word_vectorizer()
     Collection.build(items, tmp_path / "things.acqh", text_encoder=encoder).close()
-    with pytest.raises(CollectionError, match="stands in for MiniLM alone"):
+    with pytest.raises(CollectionError, match="MiniLM"):
         Collection.open(tmp_path / "things.acqh", text_encoder="table")
-    with pytest.raises(CollectionError, match="must be 'own' or 'table', got 'clip'"):
+    with pytest.raises(CollectionError, match="clip"):
         Collection.open(tmp_path / "things.acqh", text_encoder="clip")

