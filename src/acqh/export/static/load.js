@@ -1,6 +1,7 @@
 // Files of the site, each fetched once.
 
-const HOME = new URL("..", import.meta.url);
+import { HOME } from "./dom.js";
+
 const kept = new Map();
 
 /** The bytes of a file. */

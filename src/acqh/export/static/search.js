@@ -2,6 +2,7 @@
 // one ranking is made of both.
 
 import { Codes } from "./codes.js";
+import { sortedBy } from "./dom.js";
 import { fetchBytes, fetchJson } from "./load.js";
 import { Lookup, readWords } from "./lookup.js";
 import { Pieces } from "./pieces.js";
@@ -91,16 +92,9 @@ export class Engine {
       code: [...codes.code(place)],
     })));
     const end = performance.now();
-    return {
-      hits,
-      stands_out: hits.filter((hit) => hit.match > 0.5).length,
-      n_items: codes.n_items,
-      n_candidates,
-      n_seen: asked.vector ? codes.n_items : 0,
-      bytes_per_item: codes.n_codebooks,
-      milliseconds: { encode: encoded - started, search: searched - encoded, items: end - searched, total: end - started },
-      explanation: body.explain ? explain(codes, asked.vector, best) : null,
-    };
+    const times = { encode: encoded - started, search: searched - encoded, items: end - searched, total: end - started };
+    const explanation = body.explain ? explain(codes, asked.vector, best) : null;
+    return this.#answer(hits, n_candidates, asked.vector ? codes.n_items : 0, times, explanation);
   }
 
   async browse({ k, where, order, descending }) {
@@ -110,23 +104,19 @@ export class Engine {
     let places = Array.from({ length: n_items }, (_, place) => place).filter((place) => !allowed || allowed[place]);
     if (order) {
       const values = await fetchJson(this.facts.items.columns[order]);
-      const sign = descending ? -1 : 1;
-      const known = places.filter((place) => values[place] !== null);
-      known.sort((one, other) => sign * ((values[one] > values[other]) - (values[one] < values[other])) || one - other);
-      places = [...known, ...places.filter((place) => values[place] === null)];
+      places = sortedBy(places, (place) => values[place], descending);
     }
     const items = await Promise.all(places.slice(0, k).map((place) => this.item(place)));
     const total = performance.now() - started;
-    return {
-      hits: items.map((item) => ({ ...item, score: 0, match: 0, why: [], code: [] })),
-      stands_out: 0,
-      n_items,
-      n_candidates: n,
-      n_seen: 0,
-      bytes_per_item: this.facts.codes.n_codebooks,
-      milliseconds: { encode: 0, search: 0, items: total, total },
-      explanation: null,
-    };
+    const hits = items.map((item) => ({ ...item, score: 0, match: 0, why: [], code: [] }));
+    return this.#answer(hits, n, 0, { encode: 0, search: 0, items: total, total }, null);
+  }
+
+  /** An answer with the fields of the server's. */
+  #answer(hits, n_candidates, n_seen, milliseconds, explanation) {
+    const { n_items, n_codebooks: bytes_per_item } = this.facts.codes;
+    const stands_out = hits.filter(({ match }) => match > 0.5).length;
+    return { hits, stands_out, n_items, n_candidates, n_seen, bytes_per_item, milliseconds, explanation };
   }
 
   // --- steps -------------------------------------------------------------------------------------

@@ -1,11 +1,10 @@
 // What the page asks of the service. Nothing here knows about the page.
 
+import { HOME, showBlob } from "./dom.js";
 import { Problem } from "./problem.js";
+import { texts } from "./words.js";
 
 const TOKEN = "acqh-token";
-
-/** Where the service is: beside this file, so that a proxy may show it under any path. */
-export const HOME = new URL("..", import.meta.url);
 
 /** The address of an item's small image, or null where it has none; any id fits. */
 export function thumbnailOf({ id, thumbnail }) {
@@ -43,7 +42,7 @@ async function request(path, options = {}) {
     response = await fetch(path, { ...options, headers: all });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem(0, "The service does not answer.", "Is it still running?", 3);
+    throw new Problem(0, ...texts.noService, 3);
   }
   if (response.ok) return response;
   throw await problemOf(response);
@@ -53,13 +52,10 @@ async function problemOf(response) {
   const said = await response.json().catch(() => ({}));
   const wait = Number(response.headers.get("Retry-After")) || 1;
   const { status } = response;
-  if (status === 401) return new Problem(status, "A token is needed.", said.detail ?? "");
-  if (status === 429 || status === 503) {
-    return new Problem(status, "The service is busy.", sentence(said.detail), wait);
-  }
-  const titles = { 404: "It is not there.", 413: "That is too large." };
-  const title = titles[status] ?? (status < 500 ? "That cannot be searched for." : "Something failed.");
-  return new Problem(status, title, sentence(said.detail ?? said.title));
+  if (status === 401) return new Problem(status, texts.titleOf(status), said.detail ?? "");
+  const isBusy = status === 429 || status === 503;
+  const detail = sentence(isBusy ? said.detail : said.detail ?? said.title);
+  return new Problem(status, texts.titleOf(status), detail, isBusy ? wait : null);
 }
 
 function sentence(text) {
@@ -115,18 +111,9 @@ export async function openPicture(address) {
 
 /**
  * Show a small picture. An <img> cannot send a token, so with one the picture is fetched here and
- * the image gets an address of its own, given back as soon as it has been drawn.
+ * the image gets an address of its own.
  */
 export async function showPicture(image, address) {
-  if (!hasToken()) {
-    image.src = address;
-    return;
-  }
-  try {
-    const own = URL.createObjectURL(await (await request(address)).blob());
-    image.addEventListener("load", () => URL.revokeObjectURL(own), { once: true });
-    image.src = own;
-  } catch {
-    image.dispatchEvent(new Event("error"));
-  }
+  if (!hasToken()) image.src = address;
+  else await showBlob(image, request(address).then((response) => response.blob()));
 }

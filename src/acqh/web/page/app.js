@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { fillGiven, fillLabels, hintMore } from "./controls.js";
 import { addDetail, fillDetail } from "./detail.js";
-import { make, several, size } from "./dom.js";
+import { make, sortedBy } from "./dom.js";
 import { addFiles } from "./files.js";
 import { addKeys, fillGrid, folded } from "./grid.js";
 import { CollectionMap } from "./map.js";
@@ -11,7 +11,7 @@ import { fillPanel } from "./panel.js";
 import { Problem } from "./problem.js";
 import { addressOf, asks, bodyOf, browseOf, isMixed, nothing, picturesFrom, readAddress, withPictures, writeAddress } from "./query.js";
 import { findStart } from "./start.js";
-import { dateColumnOf, nameOf, summaryOf, titleOf, verdictOf, whyEmpty, whyNoWords } from "./words.js";
+import { dateColumnOf, nameOf, summaryOf, texts, titleOf, verdictOf, whyEmpty, whyNoWords } from "./words.js";
 
 const PAGE = 24; // hits at first, and more with each "Show more"
 const TYPING_PAUSE = 140; // milliseconds without a key before a search
@@ -20,8 +20,6 @@ const HOVER_PAUSE = 90; // so that the panel stays while the mouse crosses other
 const SPEAKING_PAUSE = 700; // so that a screen reader is not interrupted by each key
 const LOOK_EVERY = 15_000; // milliseconds between looks whether the collection was built again
 const NEAR_END = 600; // pixels before the end of the page at which more is loaded
-
-const MODES = { auto: "Words and content", words: "Words only", meaning: "Content only" };
 
 const page = Object.fromEntries([...document.querySelectorAll("[id]")].map((each) => [each.id, each]));
 
@@ -129,7 +127,7 @@ async function look() {
   if (!isAnew) return;
   items.clear();
   const known = new Set(labels.map(({ name }) => name));
-  say("The collection was built again.");
+  say(texts.rebuilt);
   ask({ labels: query.labels.filter((name) => known.has(name)) }, { isNew: false });
 }
 
@@ -137,18 +135,17 @@ async function look() {
 
 function drawFacts() {
   page.home.textContent = facts.name;
-  const codes = `${several(facts.code_bytes, "byte")} of code each`;
-  page.facts.textContent = `${several(facts.n_items, "item")}, ${codes}, ${size(facts.size_on_disk)} on disk${facts.drift?.is_due ? "; learning again is due" : ""}`;
+  page.facts.textContent = texts.factsOf(facts);
   const { text, image } = facts.encoders;
   page.text.disabled = !text;
   page.pick.hidden = !image;
   page.text.maxLength = facts.limits.max_text_chars;
-  page.text.placeholder = whyNoWords(facts) || (image ? "Words or a picture" : "Words");
+  page.text.placeholder = whyNoWords(facts) || texts.placeholderOf(image);
   page.text.title = whyNoWords(facts);
   page["map-toggle"].hidden = facts.n_items < 3;
   const modes = facts.modes ?? [];
   page.mode.hidden = !text || modes.length < 2;
-  page.mode.replaceChildren(...modes.map((name) => make("option", { value: name === modes[0] ? "" : name }, MODES[name] ?? name)));
+  page.mode.replaceChildren(...modes.map((name) => make("option", { value: name === modes[0] ? "" : name }, texts.modes[name] ?? name)));
 }
 
 function drawQuery() {
@@ -156,12 +153,12 @@ function drawQuery() {
   fillGiven(page, query, items, ask);
   page.balance.hidden = !isMixed(query);
   const other = query.pictures.length ? "picture" : "item";
-  page.other.textContent = other === "item" ? "Item" : "Picture";
+  page.other.textContent = texts.other[other];
   page.weight.value = query.weight;
-  page.weight.setAttribute("aria-valuetext", `${100 - query.weight} per cent words, ${query.weight} per cent ${other}`);
+  page.weight.setAttribute("aria-valuetext", texts.balanceOf(query.weight, other));
   page.mode.value = query.mode;
   page.order.value = query.order;
-  page.order.options[0].textContent = asks(query) ? "Best first" : "As added";
+  page.order.options[0].textContent = texts.orderOf(asks(query));
   page["map-toggle"].ariaPressed = String(query.view === "map");
   page["map-box"].hidden = query.view !== "map";
   document.title = asks(query) ? `${titleOf(query, items)} · ${facts?.name ?? "acqh"}` : facts?.name ?? "acqh";
@@ -187,8 +184,8 @@ function draw(found) {
   const summary = found && summaryOf(query, items, found);
   const verdict = hits.length && asks(query) ? verdictOf(hits) : "";
   page.verdict.textContent = verdict;
-  page.summary.textContent = summary ?? (hits.length ? "Or start from one of these" : "");
-  if (found) say([summary, verdict, hits.length ? `First: ${nameOf(hits[0], hits[0].id)}` : ""].filter(Boolean).join(". "));
+  page.summary.textContent = summary ?? (hits.length ? texts.start : "");
+  if (found) say([summary, verdict, hits.length ? texts.firstOf(nameOf(hits[0], hits[0].id)) : ""].filter(Boolean).join(". "));
   if (found && found.n_items !== facts.n_items) look();
   loadIfNear(0); // where the window is taller than what is there
 }
@@ -205,11 +202,7 @@ function arranged(found) {
 function ordered(found) {
   const column = query.order && asks(query) && dateColumnOf(found);
   if (!column) return found;
-  const sign = query.order === "new" ? -1 : 1;
-  const dateOf = ({ columns }) => columns[column] ?? null;
-  const dated = found.filter((hit) => dateOf(hit) !== null);
-  dated.sort((one, other) => sign * ((dateOf(one) > dateOf(other)) - (dateOf(one) < dateOf(other))));
-  return [...dated, ...found.filter((hit) => dateOf(hit) === null)];
+  return sortedBy(found, ({ columns }) => columns[column] ?? null, query.order === "new");
 }
 
 function drawExamples(areShown) {
@@ -220,7 +213,7 @@ function drawExamples(areShown) {
     button.addEventListener("click", () => ask({ text: phrase }));
     return button;
   });
-  page.examples.replaceChildren(make("span", { className: "lead", ariaHidden: "true" }, "Try"), ...chips);
+  page.examples.replaceChildren(make("span", { className: "lead", ariaHidden: "true" }, texts.examples), ...chips);
 }
 
 function drawEmpty(found) {
@@ -229,7 +222,7 @@ function drawEmpty(found) {
   const [title, detail] = whyEmpty(query, found, facts);
   page.empty.replaceChildren(make("p", { className: "title" }, title), make("p", {}, detail));
   if (query.labels.length) {
-    const clear = make("button", { type: "button" }, "Search all items");
+    const clear = make("button", { type: "button" }, texts.searchAll);
     clear.addEventListener("click", () => ask({ labels: [] }));
     page.empty.append(clear);
   }
@@ -300,13 +293,13 @@ const map = new CollectionMap(page, (id) => open(id), (label) => ask({ labels: [
 async function showMap(signal) {
   const state = `${facts.generation} ${facts.change}`;
   if (mapped === state) return;
-  map.wait(`Arranging ${several(facts.n_items, "item")}, those that are alike near each other …`);
+  map.wait(texts.mapWaits(facts.n_items));
   try {
     const { points, n_items } = await api.map(signal);
     mapped = state;
     map.show(points, n_items);
   } catch (error) {
-    if (error.name !== "AbortError") map.wait("The map could not be drawn.");
+    if (error.name !== "AbortError") map.wait(texts.mapFails);
     throw error;
   }
 }
@@ -318,12 +311,12 @@ function showProblem(problem, again) {
   page.token.hidden = problem.status !== 401;
   page.problem.hidden = problem.status === 401;
   page["problem-title"].textContent = problem.title;
-  const soon = problem.retryAfter === null ? "" : ` Asking again in ${problem.retryAfter} s.`;
+  const soon = problem.retryAfter === null ? "" : texts.retryIn(problem.retryAfter);
   page["problem-detail"].textContent = problem.message + soon;
   page.again.hidden = !soon;
   document.body.classList.toggle("failing", !page.problem.hidden);
   if (problem.status === 401) {
-    page["token-why"].textContent = api.hasToken() ? "That is not the token." : "A token guards this collection.";
+    page["token-why"].textContent = texts.tokenOf(api.hasToken());
     page["token-text"].focus();
   }
   if (soon) later("retry", 1000 * problem.retryAfter, again);
@@ -343,8 +336,7 @@ async function take(files) {
     const more = await picturesFrom(files, facts.limits.max_body_bytes);
     ask({ pictures: withPictures(query, more) });
   } catch (error) {
-    const detail = `“${files[0].name}” is not one that this browser can read.`;
-    showProblem(error.status === undefined ? new Problem(422, "That is not a picture.", detail) : error, search);
+    showProblem(error.status === undefined ? new Problem(422, ...texts.noPicture(files[0].name)) : error, search);
   }
 }
 

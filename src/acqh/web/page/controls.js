@@ -1,9 +1,9 @@
 // What a query is made of, beside its words: pictures, items, labels.
 
 import { showPicture, thumbnailOf } from "./api.js";
-import { count, make, several } from "./dom.js";
+import { count, make } from "./dom.js";
 import { asks } from "./query.js";
-import { nameOf, shortOf } from "./words.js";
+import { nameOf, shortOf, texts } from "./words.js";
 
 const LABEL_CHIPS = 7; // the others are in a list
 
@@ -20,7 +20,7 @@ export function fillGiven(page, query, items, ask) {
     ...["items", "unlike"].flatMap((name) =>
       query[name].map((id) => {
         const item = items.get(id) ?? { id, text: "" };
-        const title = `${name === "items" ? "like" : "not like"} ${nameOf(item, id)}`;
+        const title = texts.partOf(nameOf(item, id), name);
         return part(title, thumbnailOf(item), name, () => forget(without(name, id)));
       })),
   ];
@@ -29,7 +29,7 @@ export function fillGiven(page, query, items, ask) {
 }
 
 function part(name, address, kind, forget) {
-  const button = make("button", { type: "button", className: "forget", ariaLabel: `Take “${name}” out of the query` }, "✕");
+  const button = make("button", { type: "button", className: "forget", ariaLabel: texts.forget(name) }, "✕");
   button.addEventListener("click", forget);
   const element = make("li", { className: `part ${kind}`, title: name }, make("span", { className: "given-name" }, name), button);
   if (address) {
@@ -58,7 +58,7 @@ export function fillLabels(page, query, labels, ask) {
   const wanted = focused === select ? query.labels.at(-1) : focused && focused.value;
   select.hidden = !rest.length;
   select.replaceChildren(
-    make("option", { value: "" }, `${several(rest.length, "more label")} …`),
+    make("option", { value: "" }, texts.moreLabels(rest.length)),
     ...rest.map(({ name, count: n }) => make("option", { value: name }, `${shortOf(name)} (${count(n)})`)),
   );
   page.labels.replaceChildren(...chips, select);

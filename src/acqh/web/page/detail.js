@@ -3,7 +3,7 @@
 import { breakable, make, size } from "./dom.js";
 import * as api from "./api.js";
 import { whyOf } from "./grid.js";
-import { captionOf, matchOf, shortOf } from "./words.js";
+import { captionOf, matchOf, shortOf, texts } from "./words.js";
 
 /**
  * Make the large view work.
@@ -40,9 +40,9 @@ export function addDetail(page, on) {
 
 /** Show an item; `at` is its place among the hits, or -1, and `n` how many there are. */
 export function fillDetail(page, item, at, n, canSubtract) {
-  page["detail-name"].replaceChildren(...breakable(captionOf(item) || "No caption"));
+  page["detail-name"].replaceChildren(...breakable(captionOf(item) || texts.noCaption));
   page["detail-file"].replaceChildren(...breakable(item.file ?? ""));
-  page["detail-why"].textContent = whyOf(item) && `Found ${whyOf(item)}, ${matchOf(item)}`;
+  page["detail-why"].textContent = whyOf(item) && texts.foundBy(whyOf(item), matchOf(item));
   page["detail-labels"].replaceChildren(
     ...item.labels.map((name) => make("button", { type: "button", className: "chip", value: name, title: name }, shortOf(name))),
   );

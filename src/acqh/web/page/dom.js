@@ -1,4 +1,7 @@
-// The little there is of a framework.
+// Helpers of all modules: elements, numbers as text, order.
+
+/** The address of the web interface: beside this folder, under any path. */
+export const HOME = new URL("..", import.meta.url);
 
 /** Make an element; properties that are not the element's own become attributes. */
 export function make(tag, properties = {}, ...children) {
@@ -22,6 +25,25 @@ export function draw(tag, attributes = {}, ...children) {
 /** A name of a file, to be broken after its separators first, and anywhere only where it must. */
 export function breakable(name) {
   return name.split(/(?<=[/\\_-])(?=[^/\\_-])/).flatMap((part, at) => (at ? [make("wbr"), part] : [part]));
+}
+
+/** Show the image of a Blob that is awaited; its address is released as soon as it is drawn. */
+export async function showBlob(image, blob) {
+  try {
+    const address = URL.createObjectURL(await blob);
+    image.addEventListener("load", () => URL.revokeObjectURL(address), { once: true });
+    image.src = address;
+  } catch {
+    image.dispatchEvent(new Event("error"));
+  }
+}
+
+/** Sort by a value; equal ones keep their order, null comes last. */
+export function sortedBy(values, valueOf, isDescending) {
+  const sign = isDescending ? -1 : 1;
+  const order = (one, other) => sign * ((valueOf(one) > valueOf(other)) - (valueOf(one) < valueOf(other)));
+  const isMissing = (value) => valueOf(value) === null;
+  return [...values.filter((value) => !isMissing(value)).sort(order), ...values.filter(isMissing)];
 }
 
 /** A whole number with separators. */

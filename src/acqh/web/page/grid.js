@@ -2,7 +2,7 @@
 
 import { breakable, make } from "./dom.js";
 import { showPicture, thumbnailOf } from "./api.js";
-import { captionOf, matchOf, nameOf, percent, standsOut } from "./words.js";
+import { captionOf, matchOf, nameOf, percent, standsOut, texts } from "./words.js";
 
 // Smaller pictures than this are drawings and shown whole; larger ones fill their card.
 const SMALL = 96;
@@ -37,7 +37,7 @@ function card(hit, key) {
   const names = make("span", { className: "names" }, hit.labels.join(" · "));
   const meter = make("span", { className: "meter" }, make("i"));
   const parts = [frame(hit), meter, words, names, make("span", { className: "why" }), make("span", { className: "match" })];
-  const like = make("button", { type: "button", className: "like", tabIndex: -1 }, "More like this");
+  const like = make("button", { type: "button", className: "like", tabIndex: -1 }, texts.like);
   const element = make("li", {}, make("a", { className: "card" }, ...parts), like);
   element.dataset.key = key;
   return element;
@@ -56,13 +56,13 @@ function update(element, hit, index, address) {
   link.querySelector(".match").textContent = matchOf(hit);
   link.querySelector(".why").textContent = whyOf(hit);
   const labels = hit.labels.length ? `, ${hit.labels.join(", ")}` : "";
-  link.setAttribute("aria-label", `${caption}${labels}${whyOf(hit) ? `, ${whyOf(hit)}` : ""}: open`);
-  like.setAttribute("aria-label", `More like ${caption}`);
+  link.setAttribute("aria-label", texts.opens(`${caption}${labels}${whyOf(hit) ? `, ${whyOf(hit)}` : ""}`));
+  like.setAttribute("aria-label", texts.moreLike(caption));
 }
 
 /** Why a hit is there, where the service says so. */
 export function whyOf({ why }) {
-  return why?.length ? `by ${why.join(", ")}` : "";
+  return why?.length ? texts.whyOf(why) : "";
 }
 
 function frame(hit) {
@@ -82,7 +82,7 @@ function frame(hit) {
   });
   showPicture(image, thumbnailOf(hit));
   box.append(image);
-  if (hit.copies.length) box.append(make("span", { className: "copies" }, `${hit.copies.length + 1} copies`));
+  if (hit.copies.length) box.append(make("span", { className: "copies" }, texts.copies(hit.copies.length + 1)));
   return box;
 }
 

@@ -1,8 +1,8 @@
 // The map of the collection: a canvas to move about in.
 
 import { showPicture, thumbnailOf } from "./api.js";
-import { count, make } from "./dom.js";
-import { shortOf } from "./words.js";
+import { make } from "./dom.js";
+import { shortOf, texts } from "./words.js";
 
 const COLOURS = ["#0f7f77", "#c2691c", "#4567b7", "#b23a6f", "#6d8f1f", "#8a5bbd", "#b08a14", "#2b8fbf", "#c0483a", "#5a6b78"];
 const OTHERS = "#9a968c";
@@ -15,7 +15,6 @@ const FEW = 8; // points that stay in sight however near one comes
 const [SMALLEST, LARGEST] = [24, 120]; // pixels of a picture's side; below, points are dots
 const HIT = 40; // pixels of a hit's at least
 const MOST_PICTURES = 300; // drawn at once
-const HINT = "Alike lies near each other. Turn the wheel or pinch to come nearer, press to open.";
 
 /** A map that draws points and says which one is pressed. */
 export class CollectionMap {
@@ -52,7 +51,7 @@ export class CollectionMap {
 
   /** Take the points of a collection, which may be a sample of its items. */
   show(points, n_items) {
-    this.wait(points.length ? "" : "There is nothing to put on a map.");
+    this.wait(points.length ? "" : texts.mapEmpty);
     const counts = new Map();
     for (const { label } of points) if (label !== null) counts.set(label, (counts.get(label) ?? 0) + 1);
     const first = [...counts].sort((one, other) => other[1] - one[1]).slice(0, COLOURS.length);
@@ -61,9 +60,8 @@ export class CollectionMap {
     this.pictures.clear();
     this.reset();
     const entries = first.map(([label]) => this.entry(label));
-    if (counts.size > first.length) entries.push(make("li", {}, dot(OTHERS), `${counts.size - first.length} more`));
-    const sample = points.length < n_items ? ` ${count(points.length)} of ${count(n_items)} items.` : "";
-    this.legend.replaceChildren(...entries, make("li", { className: "hint" }, HINT + sample));
+    if (counts.size > first.length) entries.push(make("li", {}, dot(OTHERS), texts.mapMore(counts.size - first.length)));
+    this.legend.replaceChildren(...entries, make("li", { className: "hint" }, texts.mapHint(points.length, n_items)));
     this.draw();
   }
 

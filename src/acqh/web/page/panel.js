@@ -1,8 +1,8 @@
 // "How it was found": why a hit is there, what its number is made of, and how its bytes give that.
 
-import { count, draw, make, milliseconds, several, signed } from "./dom.js";
+import { draw, make, signed } from "./dom.js";
 import { showPicture, thumbnailOf } from "./api.js";
-import { captionOf, matchOf, percent, standsOut } from "./words.js";
+import { captionOf, matchOf, percent, standsOut, texts } from "./words.js";
 
 /**
  * Fill the panel for one hit of an answer.
@@ -20,8 +20,8 @@ export function fillPanel(body, answer, position, show) {
     parts.push(which(hits, position, show), make("p", { className: "reason" }, reasonOf(hits[position], made)), tally(hits[position], made));
     if (explanation.query.length) {
       parts.push(
-        step("The query becomes a vector", vectorText(explanation), vector(explanation.query)),
-        step("A hit’s bytes point into tables", tableText(explanation), lookup(answer, position)),
+        step(texts.vector, texts.vectorOf(explanation.query.length), vector(explanation.query)),
+        step(texts.tables, texts.tablesOf(explanation.tables.length, explanation.tables[0].length), lookup(answer, position)),
       );
     }
   }
@@ -49,31 +49,24 @@ function isSame({ why }) {
 
 /** Why a hit is there, in a sentence. */
 function reasonOf(hit, { words, content }) {
-  if (isSame(hit)) return "It shows the very image that was given.";
-  if (words >= 1) return "It has every word of the query in its caption, its name or its labels: that is certain.";
-  const some = words ? "It has some of the words, and " : "";
-  const near = content > 0.5
-    ? "it is nearer to the query than anything would be if there were nothing of the kind here: it stands out."
-    : standsOut(hit)
-    ? "it is near the query: with both it stands out."
-    : "it is among the nearest, but a query for something that is not here finds hits as near: it does not stand out.";
-  const said = content === null ? "It has some of the words, not all." : some + near;
+  if (isSame(hit)) return texts.same;
+  if (words >= 1) return texts.allWords;
+  const near = content > 0.5 ? texts.nearer : standsOut(hit) ? texts.nearBoth : texts.nearest;
+  const said = content === null ? texts.someWords : (words ? texts.someWordsAnd : "") + near;
   return said[0].toUpperCase() + said.slice(1);
 }
 
 /** What was looked at and what it is worth, down to the number on the tile. */
 function tally(hit, { near, level, content, words }) {
   const rows = [];
-  const worth = words >= 1 ? `${words >= 2 ? "it is called so" : "all are there"}, worth ${words.toFixed(2)}` : words ? "some are there, at half their worth" : "none is there";
-  if (words !== null) rows.push(["Words", percent(words >= 1 ? 1 : words / 2), worth]);
-  if (isSame(hit)) rows.push(["Image", percent(1), "the same"]);
-  if (content !== null) rows.push(["Content", percent(content), level ? `nearness ${signed(near)}; ${signed(level)} makes 50 %` : signed(near)]);
-  const sum = (words + (content ?? 0)).toFixed(2);
-  const said = words >= 1 ? `the sum, ${sum}, gives its place` : "the sum";
-  rows.push(["On the tile", matchOf(hit), words !== null && rows.length > 1 ? said : ""]);
+  if (words !== null) rows.push([texts.tally.words, percent(words >= 1 ? 1 : words / 2), texts.worthOf(words)]);
+  if (isSame(hit)) rows.push([texts.tally.image, percent(1), texts.tally.same]);
+  if (content !== null) rows.push([texts.tally.content, percent(content), texts.levelOf(near, level)]);
+  const sum = words + (content ?? 0);
+  rows.push([texts.tally.tile, matchOf(hit), words !== null && rows.length > 1 ? texts.sumOf(words, sum) : ""]);
   const cells = (row) => row.map((text, at) => make(at ? "td" : "th", at ? {} : { scope: "row" }, text));
   return make("table", { className: "tally" },
-    make("caption", { className: "unseen" }, "What the number on the tile is made of"),
+    make("caption", { className: "unseen" }, texts.tallyCaption),
     make("tbody", {}, ...rows.map((row) => make("tr", {}, ...cells(row)))));
 }
 
@@ -92,20 +85,12 @@ function figures({ n_seen, n_candidates, milliseconds: times, hits, bytes_per_it
   const bytes = hits.length ? hits[0].code.length : Math.round(bytes_per_item);
   // A search may score a code twice, once to find a first bound; it was looked at all the same.
   const looked = Math.min(n_seen, n_candidates);
-  const entries = [
-    [count(looked), `codes looked at, of ${several(n_candidates, "item")}`],
-    [milliseconds(times.search), `to search, ${milliseconds(times.total)} in all`],
-    [`${bytes} bytes`, `a code, ${bytes_per_item.toFixed(1)} an item in memory`],
-  ];
+  const entries = texts.figuresOf(looked, n_candidates, times, bytes, bytes_per_item);
   const list = make("dl", { className: "figures" });
   for (const [figure, meaning] of entries) {
     list.append(make("div", {}, make("dt", {}, figure), make("dd", {}, meaning)));
   }
   return list;
-}
-
-function vectorText({ query }) {
-  return `${query.length} numbers, in one space for words and pictures.`;
 }
 
 function vector(values) {
@@ -124,18 +109,12 @@ function vector(values) {
     });
   });
   const line = draw("line", { class: "axis", x1: 0, x2: width, y1: height / 2, y2: height / 2 });
-  const name = `The query as ${values.length} numbers between ${signed(-most, 2)} and ${signed(most, 2)}`;
-  return picture(width, height, name, line, ...bars);
+  return picture(width, height, texts.vectorName(values.length, most), line, ...bars);
 }
 
 function picture(width, height, name, ...children) {
   const viewBox = `0 0 ${width} ${height}`;
   return draw("svg", { viewBox, role: "img", "aria-label": name, class: "drawing" }, ...children);
-}
-
-function tableText({ tables }) {
-  const [n, size] = [tables.length, tables[0].length];
-  return `One table for each of ${n} codebooks: how well the query goes with each of its ${size} words. Each byte of the hit names a word; their entries add up.`;
 }
 
 function palette() {
@@ -175,8 +154,8 @@ function which(hits, position, show) {
   }
   stepper.append(
     name,
-    move("before", "Explain the hit before", position - 1, "m14.5 6-6 6 6 6"),
-    move("after", "Explain the next hit", position + 1, "m9.5 6 6 6-6 6"),
+    move("before", texts.previous, position - 1, "m14.5 6-6 6 6 6"),
+    move("after", texts.next, position + 1, "m9.5 6 6 6-6 6"),
   );
   return stepper;
 }
@@ -198,10 +177,10 @@ function lookup({ explanation }, position) {
     const shown = make("td", {}, strip(table, words[index], most, colours));
     return line(signed(parts[index]), from, reached, kind, shown, make("td", {}, make("b", {}, `${words[index]}`)));
   });
-  const total = line(signed(reached), 0, reached, "total", make("td", {}, "together"), make("td", {}));
-  const head = ["table", "byte", "adds", ""].map((name) => make("th", { scope: "col" }, name));
+  const total = line(signed(reached), 0, reached, "total", make("td", {}, texts.tableTotal), make("td", {}));
+  const head = texts.tableHead.map((name) => make("th", { scope: "col" }, name));
   return make("table", { className: "lookup" },
-    make("caption", { className: "unseen" }, "How near the hit is by content"),
+    make("caption", { className: "unseen" }, texts.tableCaption),
     make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows, total));
 }
 

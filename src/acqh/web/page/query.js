@@ -1,6 +1,6 @@
 // What is asked for: kept in the address, so that it can be shared and the back button works.
 
-import { HOME } from "./api.js";
+import { HOME } from "./dom.js";
 
 const EVEN = 50;
 // What the service reads; anything else is drawn again as JPEG, as is what is long to send.
