@@ -44,7 +44,7 @@ def test_files_of_an_earlier_export_are_replaced_only_on_request(collection_path
     path = tmp_path / "x.faiss"
     export_faiss(collection_path, path)
     index = CodeIndex(np.eye(3)[np.newaxis]).add([[0], [2]], ids=[4, 9])
-    with pytest.raises(FileExistsError, match=r"x\.faiss already exists"):
+    with pytest.raises(FileExistsError, match="exists"):
         export_faiss(index, path)
     export_faiss(index, path, overwrite=True)
     assert [each.name for each in tmp_path.iterdir()] == ["x.faiss"]

@@ -23,7 +23,7 @@ def test_a_missing_package_is_an_error_that_names_the_extra(
 ):
     index = CodeIndex(np.eye(2)[np.newaxis]).add([[1]])
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError, match=rf"pip install 'acqh\[{extra}\]'"):
+    with pytest.raises(MissingExtraError, match=extra):
         export(index, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 

@@ -96,7 +96,7 @@ def test_a_failed_export_leaves_what_was_there(index, tmp_path):
         export_parquet(index, path, overwrite=True, progress=stop)
     assert [each.name for each in tmp_path.iterdir()] == ["items.parquet"]
     assert path.read_bytes() == b"old"
-    with pytest.raises(FileExistsError, match="already exists"):
+    with pytest.raises(FileExistsError, match="exists"):
         export_parquet(index, path)
     export_parquet(index, path, overwrite=True)
     assert pq.read_metadata(path).num_rows == 10_000
@@ -105,8 +105,8 @@ def test_a_failed_export_leaves_what_was_there(index, tmp_path):
 def test_what_cannot_be_exported_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError):
         export_parquet(tmp_path / "none.acqh", tmp_path / "x.parquet")
-    with pytest.raises(InvalidInputError, match="got HammingIndex"):
+    with pytest.raises(InvalidInputError, match="HammingIndex"):
         export_parquet(acqh.HammingIndex(8), tmp_path / "x.parquet")
-    with pytest.raises(FileNotFoundError, match="create it first"):
+    with pytest.raises(FileNotFoundError, match="folder"):
         export_parquet(tmp_path, tmp_path / "none" / "x.parquet")
     assert list(tmp_path.iterdir()) == []

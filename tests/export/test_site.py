@@ -119,15 +119,15 @@ def test_a_second_export_writes_what_changed_and_removes_what_is_gone(collection
 
 def test_a_folder_of_something_else_is_left_alone(collection, tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(FileExistsError, match="not empty, and no site"):
+    with pytest.raises(FileExistsError, match="not empty"):
         site(collection, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_labels_and_columns_that_are_not_there_are_refused(collection, tmp_path):
-    with pytest.raises(InvalidInputError, match="no item has the label 'Cars'"):
+    with pytest.raises(InvalidInputError, match="Cars"):
         site(collection, tmp_path / "public", only="Cars")
-    with pytest.raises(InvalidInputError, match=r"no item has a column 'year'; there are: emoji"):
+    with pytest.raises(InvalidInputError, match="year"):
         site(collection, tmp_path / "public", columns=["year"])
 
 
@@ -169,7 +169,7 @@ def test_large_images_are_refused_where_originals_are_gone(pictures, tmp_path):
     folder, collection = pictures
     folder.rename(tmp_path / "elsewhere")
     try:
-        with pytest.raises(InvalidInputError, match="8 of 8 cannot be found"):
+        with pytest.raises(InvalidInputError, match="8 of 8"):
             site(collection, tmp_path / "public", thumbnails=160)
         assert not (tmp_path / "public").exists()
     finally:

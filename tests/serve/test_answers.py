@@ -99,9 +99,7 @@ def test_a_filter_by_a_column_that_there_is_not_is_refused(client):
         asked = {"where": {"trun": 1}} | ({"text": "black"} if path == "/search" else {})
         answer = client.post(path, json=asked)
         assert answer.status_code == 422
-        assert answer.json()["detail"] == (
-            "no item has a column 'trun'; there are: label, turn, where"
-        )
+        assert "trun" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(

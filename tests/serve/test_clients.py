@@ -219,7 +219,7 @@ def test_where_all_connections_are_worked_on_one_more_is_503(built, start, monke
         busy.sendall(POST % (JSON, len(body)) + body)
         assert began.wait(60)
         with connect(client.address) as another:
-            assert "too many connections" in problem_in(read_all(another), 503)
+            assert "connections" in problem_in(read_all(another), 503)
         release.set()
         assert busy.recv(100).startswith(b"HTTP/1.1 200")
 

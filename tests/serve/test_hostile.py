@@ -257,6 +257,8 @@ def test_every_answer_has_the_security_headers(client):
                      client.post("/search", content=b"x" * 9_000_000, headers=JSON),
                      client.get("/", headers={"Host": "evil.example"})):  # fmt: skip
         assert response.headers["content-security-policy"].startswith("default-src 'none'")
+        assert "unsafe" not in response.headers["content-security-policy"]
+        assert response.headers["cache-control"] in ("no-store", "no-cache")
         assert response.headers["x-content-type-options"] == "nosniff"
         assert response.headers["x-frame-options"] == "DENY"
         assert response.headers["referrer-policy"] == "no-referrer"

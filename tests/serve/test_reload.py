@@ -170,14 +170,6 @@ def test_the_previous_collection_is_closed_when_no_request_uses_it(own_copy, sta
         assert n_items(client) == 38
 
 
-def test_reload_on_request_swaps(own_copy, start):
-    with start(own_copy, reload_seconds=60) as client:
-        live = client.app.state.live
-        until(lambda: live._wake is not None)
-        assert live.reload()
-        assert 'outcome="swapped"} 1.0' in client.get("/metrics").text
-
-
 def test_items_added_before_a_rebuild_do_not_end_up_in_the_new_collection(
     own_copy, start, rebuild, few, token_files
 ):

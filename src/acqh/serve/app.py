@@ -147,7 +147,7 @@ def _operations(service: Service, tokens: Tokens) -> list[Operation]:
         server("GET", "/healthz", service.health, answer=schemas.Health),
         server("GET", "/readyz", service.ready, answer=schemas.Readiness),
         find("/search", service.search, body=schemas.Query),
-        find("/search/images", service.search_images, **images),
+        find("/search/images", service.search, **images),
         find("/browse", service.browse, body=schemas.Browse),
         item("/item", service.item, answer=schemas.Item),
         item("/item/thumbnail", service.thumbnail, answer=("image/webp",)),

@@ -70,7 +70,8 @@ class LimitBody:
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self.app = app
         self.limits = limits
-        self._bodies = _Bodies(limits.max_buffered_bytes)
+        self._n_bytes = 0  # of all bodies of requests in progress
+        self._growing: dict[_Body, None] = {}  # in the order in which they last grew
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -80,7 +81,7 @@ class LimitBody:
         headers, most = Headers(scope=scope), self.limits.max_body_bytes
         if headers.get("content-type", "").strip().lower().startswith("application/json"):
             most = min(most, self.limits.max_json_bytes)
-        body = _Body(receive, headers, most, self.limits.max_body_seconds, self._bodies)
+        body = _Body(receive, headers, most, self)
 
         async def close_if_unread(message: Message) -> None:
             # Otherwise the server would go on to read a body without an end.
@@ -102,35 +103,24 @@ class LimitBody:
         try:
             await app(scope, body.receive, close_if_unread)
         finally:
-            self._bodies.drop(body)
-
-
-class _Bodies:
-    """All bodies of requests in progress, and how much memory they take."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._n_bytes = 0
-        # In the order in which they last grew.
-        self._growing: dict[_Body, None] = {}
+            self._drop(body)
 
     def grow(self, body: "_Body", n_bytes: int) -> None:
         """Count more bytes; if they are too many, cut off the slowest others, or raise 503."""
         self._n_bytes += n_bytes
         body.n_buffered += n_bytes
         self._growing.pop(body, None)
-        while self._n_bytes > self._max_bytes:
+        while self._n_bytes > self.limits.max_buffered_bytes:
             slowest = next(iter(self._growing), None)
             if slowest is None:
                 detail = "other requests are too large at the moment; try again soon"
                 raise HTTPException(503, detail, RETRY | _CLOSE)
-            self.drop(slowest)
+            self._drop(slowest)
             slowest.cut_off()
         if not body.is_complete:
             self._growing[body] = None
 
-    def drop(self, body: "_Body") -> None:
-        """Forget a body."""
+    def _drop(self, body: "_Body") -> None:
         self._growing.pop(body, None)
         self._n_bytes -= body.n_buffered
         body.n_buffered = 0
@@ -139,16 +129,13 @@ class _Bodies:
 class _Body:
     """The body of one request, as it arrives."""
 
-    def __init__(
-        self, receive: Receive, headers: Headers, most: int, seconds: float, bodies: _Bodies
-    ) -> None:
+    def __init__(self, receive: Receive, headers: Headers, most: int, bodies: LimitBody) -> None:
         length = headers.get("content-length", "")
         self.n_declared = int(length) if length.isdecimal() else 0
         self._is_declared = self.n_declared > 0 or "transfer-encoding" in headers
         self._receive = receive
         self._most = most
-        self._seconds = seconds
-        self._deadline = time.monotonic() + seconds
+        self._deadline = time.monotonic() + bodies.limits.max_body_seconds
         self._bodies = bodies
         self._timeout: asyncio.Timeout | None = None
         self._n_bytes = 0
@@ -169,8 +156,8 @@ class _Body:
                 message = await self._receive()
         except TimeoutError:
             detail = (
-                f"the body took longer than {self._seconds:g} s to arrive, or was slower than "
-                "others that needed its memory"
+                f"the body took longer than {self._bodies.limits.max_body_seconds:g} s to arrive, "
+                "or was slower than others that needed its memory"
             )
             raise HTTPException(408, detail, _CLOSE) from None
         finally:

@@ -87,7 +87,7 @@ class Operation:
         described: dict[str, Any] = {
             "tags": [self.tag],
             "summary": (self.handler.__doc__ or "").partition("\n")[0],
-            "operationId": self.handler.__name__,
+            "operationId": f"{self.method.lower()}{self.path.replace('/', '_')}",
         }
         if self.may_use:
             described["security"] = [{"bearer": []}]

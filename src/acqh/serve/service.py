@@ -51,13 +51,13 @@ class Service:
         self._maps = MapCache()
         self._examples: tuple[str, list[str]] = "", []  # of a generation
         self._max_pixels = _REDUCED * settings.max_pixels
-
-    async def search_images(self, query: schemas.Query, uploads: list[bytes]) -> bytes:
-        """Find items by the images of a form and a query in JSON."""
-        return await self.search(query, uploads)
+        self._is_private = settings.is_private
 
     async def search(self, query: schemas.Query, uploads: Sequence[bytes] = ()) -> bytes:
-        """Find items by a text, images, items, vectors, or several of these."""
+        """Find items by a text, images, items, vectors, or several of these.
+
+        `uploads`: images of a form.
+        """
         started = time.perf_counter()
         inline = [query.image] if isinstance(query.image, str) else query.image or []
         if inline and uploads:
@@ -178,16 +178,14 @@ class Service:
 
     async def add_image(self, item: schemas.NewItem, uploads: list[bytes]) -> bytes:
         """Add one item: the image of a form, with its metadata in JSON."""
-        return await self._add([item], uploads)
+        return await self.add(schemas.NewItems.model_construct(items=[item]), uploads)
 
-    async def add(self, new: schemas.NewItems) -> bytes:
-        """Add items."""
-        return await self._add(new.items, [], replace=new.replace)
+    async def add(self, new: schemas.NewItems, uploads: Sequence[bytes] = ()) -> bytes:
+        """Add items.
 
-    async def _add(
-        self, items: Sequence[schemas.NewItem], uploads: list[bytes], *, replace: bool = False
-    ) -> bytes:
-        """Add items; `uploads` are the images of the first ones."""
+        `uploads`: images of the first ones.
+        """
+        items = new.items
         files = [*uploads, *[None] * (len(items) - len(uploads))]
         for position, (item, file) in enumerate(zip(items, files, strict=True)):
             if not item.text.strip() and item.image is None and file is None:
@@ -196,14 +194,14 @@ class Service:
                 raise HTTPException(422, "image: send it as a file or in base64, not both ways")
 
         def work(collection: Collection) -> bytes:
-            new = []
+            added = []
             for position, (item, file) in enumerate(zip(items, files, strict=True)):
                 image = file if item.image is None else _decode(item.image)
                 if image is not None:
                     self._check_image(image)
-                new.append(Item(**dict(item) | {"image": image}, origin=f"items.{position}"))
-            put = collection.upsert if replace else collection.add
-            report = put(new, max_pixels=self._max_pixels)
+                added.append(Item(**dict(item) | {"image": image}, origin=f"items.{position}"))
+            put = collection.upsert if new.replace else collection.add
+            report = put(added, max_pixels=self._max_pixels)
             self.metrics.items.set(len(collection))
             if not report.ids:
                 lines = [f"{where}: {why}" for where, why in report.skipped[:5]]
@@ -247,7 +245,7 @@ class Service:
 
     def _root_of(self, item: Item) -> Path | None:
         """Return the folder that an item's image file is named relative to, if it is served."""
-        if self.settings.image_root is None and self.settings.is_private and item.folder:
+        if self.settings.image_root is None and self._is_private and item.folder:
             return Path(item.folder)
         return self.settings.image_root
 
