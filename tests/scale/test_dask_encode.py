@@ -56,9 +56,9 @@ def test_two_clients_may_write_one_folder(client, items_file, model, tmp_path, e
 def test_what_one_process_began_workers_finish(client, items_file, model, tmp_path, expected):
     pieces = list_pieces(items_file, chunk_size=40)
     broken = [*pieces[:3], Broken(pieces[3], CorruptBundleError("it is damaged")), *pieces[4:]]
-    with pytest.raises(CorruptBundleError, match="<the broken piece>: it is damaged"):
+    with pytest.raises(CorruptBundleError, match="broken piece"):
         encode_parts(model, broken, tmp_path / "codes", client=client)
-    with pytest.raises(InvalidInputError, match="has not finished"):
+    with pytest.raises(InvalidInputError, match="not finished"):
         CodeParts(tmp_path / "codes")
     parts = encode_parts(model, pieces, tmp_path / "codes")
     assert [len(part.ids) for part in parts] == [len(part.ids) for part in expected]

@@ -103,7 +103,7 @@ def test_a_killed_run_goes_on_where_it_stopped(
     np.savez(tmp_path / "items.npz", **items.views)
     out = tmp_path / "codes"
     run_killed(_CODE, n_renamed, tmp_path / "model", tmp_path / "items.npz", out)
-    with pytest.raises(InvalidInputError, match="has not finished"):
+    with pytest.raises(InvalidInputError, match="not finished"):
         CodeParts(out)
     n_done = (n_renamed - 2) // 3
     before = {path: path.stat().st_mtime_ns for path in out.glob("part-*/manifest.json")}
@@ -151,7 +151,7 @@ def test_a_source_that_has_changed_is_refused(model, items, tmp_path, change):
             np.save(source / f"{name}.npy", view[:-1])
     else:
         np.save(source / "ids.npy", np.arange(230))
-    with pytest.raises(InvalidInputError, match="begun with another source"):
+    with pytest.raises(InvalidInputError, match="another source"):
         encode_parts(model, source, out, chunk_size=100)
 
 
@@ -223,11 +223,11 @@ def test_anything_else_in_the_same_folder_is_refused(model, items, tmp_path):
     shorter = items.subset(np.arange(200))
     for match, arguments in {
         "another model": (other, items, {"chunk_size": 100}),
-        "begun with chunk_size=100, not 99": (model, items, {"chunk_size": 99}),
-        "begun with chunk_size=100, not None": (model, items.chunks(100), {}),
-        "begun with by_labels=False": (model, items, {"chunk_size": 100, "by_labels": True}),
+        "chunk_size: 100, not 99": (model, items, {"chunk_size": 99}),
+        "chunk_size: 100, not None": (model, items.chunks(100), {}),
+        "by_labels": (model, items, {"chunk_size": 100, "by_labels": True}),
         "other items": (model, renamed, {"chunk_size": 100}),
-        "parts after the 200 items": (model, shorter, {"chunk_size": 100}),
+        "parts after": (model, shorter, {"chunk_size": 100}),
     }.items():
         used, source, options = arguments
         with pytest.raises(InvalidInputError, match=match):
@@ -237,18 +237,18 @@ def test_anything_else_in_the_same_folder_is_refused(model, items, tmp_path):
 
 def test_chunks_cut_otherwise_are_refused(model, items, tmp_path):
     encode_parts(model, items.chunks(100), tmp_path / "codes")
-    with pytest.raises(InvalidInputError, match="100 from row 0, not 50 from row 0"):
+    with pytest.raises(InvalidInputError, match="other items"):
         encode_parts(model, items.chunks(50), tmp_path / "codes")
 
 
 def test_what_cannot_be_coded_is_refused(model, items, tmp_path):
     with pytest.raises(LabelError, match="no labels"):
         encode_parts(model, items.without_labels(), tmp_path / "a", by_labels=True)
-    with pytest.raises(InvalidInputError, match="source is empty"):
+    with pytest.raises(InvalidInputError, match="empty"):
         encode_parts(model, [], tmp_path / "b")
-    with pytest.raises(InvalidInputError, match="chunks must be MultiViewData"):
+    with pytest.raises(InvalidInputError, match="MultiViewData"):
         encode_parts(model, [1], tmp_path / "c")
-    with pytest.raises(InvalidInputError, match="source must be"):
+    with pytest.raises(InvalidInputError, match="source"):
         encode_parts(model, 3, tmp_path / "d")
     (tmp_path / "e").mkdir()
     (tmp_path / "e" / "notes.txt").write_text("mine")

@@ -8,9 +8,10 @@ from numpy.typing import DTypeLike
 
 from acqh._core.arrays import Floats, Ints, is_tensor
 from acqh._core.device import MAX_MEMORY
+from acqh._core.imports import require
 from acqh._core.runtime import loops
 from acqh.errors import InvalidInputError
-from acqh.quantize.codebooks import decode, quantization_errors, run_blocks
+from acqh.quantize.codebooks import decode, run_blocks
 
 Search: TypeAlias = Literal["greedy", "beam", "icm", "beam+icm"]
 SEARCHES: tuple[str, ...] = get_args(Search)
@@ -108,6 +109,7 @@ def search_codes(
     codes = np.empty((len(targets), len(codebooks)), dtype=np.uint8)
     tables = tables or code_tables(codebooks, metric, dtype)
     run = tables.loops(len(targets), width)
+    exact = codebooks.astype(np.float64, copy=False)
 
     def search_block(rows: slice) -> None:
         linear = tables.linear(targets[rows], run)
@@ -125,7 +127,7 @@ def search_codes(
         if sweeps:
             run.improve(linear, tables.pairs, codes[rows], sweeps)
         if start is not None:
-            _keep_unless_better(targets[rows], codebooks, metric, start[rows], codes[rows])
+            keep_unless_better(targets[rows], exact, metric, start[rows], codes[rows])
 
     run_blocks(search_block, len(targets), _BLOCK_ROWS)
     return codes
@@ -245,19 +247,19 @@ def code_tables(
     )
 
 
-def _keep_unless_better(
-    targets: Floats, codebooks: Floats, metric: Floats | None, start: Ints, codes: Ints
-) -> None:
-    """Put back the start where the code found is not strictly better."""
-    old = _exact_costs(targets, codebooks, metric, start)
-    new = _exact_costs(targets, codebooks, metric, codes)
-    keep = ~(new < old)
+def keep_unless_better(targets: Any, codebooks: Any, metric: Any, start: Any, codes: Any) -> None:
+    """Put back the start where the code found is not strictly better; arrays or tensors.
+
+    `codebooks`, `metric`: float64, in which costs are compared.
+    """
+    einsum = require("torch").einsum if is_tensor(targets) else np.einsum
+
+    def costs(chosen: Any) -> Any:
+        vectors = decode(chosen.long() if is_tensor(chosen) else chosen, codebooks)
+        if metric is not None:
+            return einsum("ik,ik->i", vectors, vectors @ metric - 2 * targets)
+        residuals = targets - vectors
+        return einsum("ik,ik->i", residuals, residuals)
+
+    keep = ~(costs(codes) < costs(start))
     codes[keep] = start[keep]
-
-
-def _exact_costs(targets: Floats, codebooks: Floats, metric: Floats | None, codes: Ints) -> Floats:
-    codebooks = codebooks.astype(np.float64, copy=False)
-    if metric is None:
-        return quantization_errors(targets, codes, codebooks)
-    vectors = decode(codes, codebooks)
-    return np.asarray(np.einsum("ik,ik->i", vectors, vectors @ metric - 2 * targets))

@@ -8,8 +8,7 @@ from typing import Any
 
 from acqh._core.device import Tensor, row_blocks
 from acqh._core.imports import require
-from acqh.quantize.code_search import CodeTables
-from acqh.quantize.codebooks import decode
+from acqh.quantize.code_search import CodeTables, keep_unless_better
 
 
 def search_tensor(
@@ -29,7 +28,9 @@ def search_tensor(
     """
     torch = require("torch")
     m, n_words, _ = codebooks.shape
-    tables = _tables(codebooks, metric, dtype)
+    exact = codebooks.to(torch.float64)
+    metric = None if metric is None else metric.to(torch.float64)
+    tables = _tables(exact, metric, dtype)
     codes = torch.empty((len(targets), m), dtype=torch.uint8, device=targets.device)
     fused = targets.is_cuda and dtype == torch.float32
     # The fused kernel keeps beams in registers; whole-tensor steps hold three copies of them.
@@ -49,7 +50,7 @@ def search_tensor(
                 block.copy_(_beam(linear, tables.pairs, beam_width))
             _conditional_modes(linear, tables.pairs, block, max_sweeps)
         if start is not None:
-            _keep_unless_better(targets[rows], codebooks, metric, start[rows], block)
+            keep_unless_better(targets[rows], exact, metric, start[rows], block)
     return codes
 
 
@@ -57,16 +58,16 @@ def _tables(codebooks: Tensor, metric: Tensor | None, dtype: Any) -> CodeTables:
     """Prepare as `code_search._tables` does, so that the same roundings lead to the same codes."""
     torch = require("torch")
     m, n_words, n_components = codebooks.shape
-    words = codebooks.to(torch.float64, copy=True)
+    words = codebooks.clone()
     mean = words[0].mean(dim=0)
     words[0] -= mean
     # Found where the words are: nothing is waited for.
     scale = torch.ldexp(words.new_ones(()), -torch.frexp(words.abs().max()).exponent)
     words *= scale
     words = words.reshape(m * n_words, n_components)
-    images = words if metric is None else words @ metric.to(torch.float64)
+    images = words if metric is None else words @ metric
     return CodeTables(
-        offset=mean if metric is None else metric.to(torch.float64) @ mean,
+        offset=mean if metric is None else metric @ mean,
         scale=scale,
         products=(-2 * words.T).to(dtype).contiguous(),
         norms=(words * images).sum(dim=1).to(dtype),
@@ -108,18 +109,3 @@ def _conditional_modes(linear: Tensor, pairs: Tensor, codes: Tensor, max_sweeps:
         unchanged = 0 if bool(better.any()) else unchanged + 1
         if unchanged == m:
             return
-
-
-def _keep_unless_better(
-    targets: Tensor, codebooks: Tensor, metric: Tensor | None, start: Tensor, codes: Tensor
-) -> None:
-    torch = require("torch")
-    exact = codebooks.to(torch.float64)
-
-    def cost(of: Tensor) -> Tensor:
-        vectors = decode(of.long(), exact)
-        images = vectors if metric is None else vectors @ metric.to(torch.float64)
-        return (vectors * (images - 2 * targets)).sum(dim=1)
-
-    keep = ~(cost(codes) < cost(start))
-    codes[keep] = start[keep]

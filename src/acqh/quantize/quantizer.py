@@ -17,8 +17,8 @@ from acqh._core.store import pack, unpack
 from acqh.errors import CorruptBundleError, InvalidInputError, NotFittedError
 from acqh.quantize.code_search import search_codes
 from acqh.quantize.codebooks import check_codes, decode
-from acqh.quantize.drift import MIN_LEARNT, Drift
-from acqh.quantize.query_metric import Root, choose_shrinkage, metric_root, second_moment
+from acqh.quantize.drift import MIN_LEARNT
+from acqh.quantize.query_metric import choose_shrinkage, metric_root, second_moment
 from acqh.quantize.train import QuantizerFit, fit_codebooks
 
 # Up to this many distinct rows for each word, sweeps after every codebook code them better; see the
@@ -185,7 +185,11 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             shrinkage = choose_shrinkage(rows, weights, queries, n_bits)
             if shrinkage < 1:
                 root = metric_root(second_moment(queries), shrinkage)
-        fitted, codebooks = self._train(rows, weights, root, rng)
+        points = rows if root is None else rows @ root.forward
+        fitted = self._fit_codebooks(points, weights, rng)
+        codebooks = fitted.codebooks
+        if root is not None:
+            codebooks = root.words(codebooks, np.average(rows, axis=0, weights=weights))
         self.codebooks_ = codebooks.astype(X.dtype)
         self.history_ = fitted.history
         self.n_iter_ = len(fitted.history)
@@ -203,16 +207,6 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             codes[~used] = self.encode(X[~used])
         self.training_codes_ = codes
         return self
-
-    def _train(
-        self, rows: Floats, weights: Floats, root: Root | None, rng: np.random.Generator
-    ) -> tuple[QuantizerFit, Floats]:
-        """Return what training gives under a metric, and the codebooks as items have them."""
-        points = rows if root is None else rows @ root.forward
-        fitted = self._fit_codebooks(points, weights, rng)
-        if root is None:
-            return fitted, fitted.codebooks
-        return fitted, root.words(fitted.codebooks, np.average(rows, axis=0, weights=weights))
 
     def _fit_codebooks(
         self, points: Floats, weights: Floats, rng: np.random.Generator, max_iter: int = 10
@@ -331,7 +325,23 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         codes = search_codes(
             rows[held], fitted.codebooks, beam_width=self._beam_width, dtype=np.float32
         )
-        return Drift(None).after(rows[held], decode(codes, fitted.codebooks)).relative_error
+        return _relative_error(rows[held], decode(codes, fitted.codebooks))
+
+    def relative_error(self, X: Any) -> float:
+        """Return the squared errors of the codes of rows over the squared lengths of the rows.
+
+        Parameters
+        ----------
+        X : (n_items, n_components)
+
+        Returns
+        -------
+        float
+            Under the metric of the queries if there are any.
+        """
+        rows = self._check_rows(X, reset=False)
+        decoded = self.decode(self.encode(rows))
+        return _relative_error(self.measured(rows), self.measured(decoded))
 
     def measured(self, vectors: Floats) -> Floats:
         """Return vectors in coordinates in which the metric of the queries is plain."""
@@ -418,6 +428,11 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if row is not None:
             raise InvalidInputError(f"X has a NaN or infinite value in row {row}; remove it")
         return np.asarray(X)
+
+
+def _relative_error(rows: Floats, decoded: Floats) -> float:
+    errors, energy = rows - decoded, float(np.vdot(rows, rows))
+    return float(np.vdot(errors, errors)) / energy if energy else 0.0
 
 
 def _check_queries(queries: Any, n_components: int) -> Floats:

@@ -46,23 +46,19 @@ def second_moment(queries: Floats) -> Floats:
     return moment * (n_components / trace) if trace > 0 else np.eye(n_components)
 
 
-def metric_root(moment: Floats, shrinkage: float) -> Root:
+def metric_root(moment: Floats, shrinkage: float = 0.0) -> Root:
     """Return a root of ``(1 - shrinkage) moment + shrinkage I``.
 
     `moment`: (n_components, n_components); of the trace of the identity. `shrinkage`: from 0 to 1.
     """
-    return _root(_blend(moment, shrinkage))
+    values, vectors = np.linalg.eigh(_blend(moment, shrinkage))
+    seen = values > _UNSEEN * values[-1]
+    roots, vectors = np.sqrt(values[seen]), vectors[:, seen]
+    return Root(vectors * roots, (vectors / roots).T)
 
 
 def _blend(moment: Floats, shrinkage: float) -> Floats:
     return (1 - shrinkage) * moment + shrinkage * np.eye(len(moment))
-
-
-def _root(metric: Floats) -> Root:
-    values, vectors = np.linalg.eigh(metric)
-    seen = values > _UNSEEN * values[-1]
-    roots, vectors = np.sqrt(values[seen]), vectors[:, seen]
-    return Root(vectors * roots, (vectors / roots).T)
 
 
 def choose_shrinkage(items: Floats, weights: Floats, queries: Floats, n_bits: float) -> float:
@@ -107,7 +103,7 @@ def expected_error(metric: Floats, judge: Floats, moment: Floats, n_bits: float)
     >>> good < expected_error(flat, skewed, moment=np.eye(2), n_bits=2)
     True
     """
-    root = _root(metric)
+    root = metric_root(metric)
     values, vectors = np.linalg.eigh(root.forward.T @ moment @ root.forward)
     values, vectors = values[::-1], vectors[:, ::-1]
     spread = values > _UNSEEN * max(values[0], np.finfo(float).tiny)

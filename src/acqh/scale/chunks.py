@@ -19,7 +19,7 @@ from acqh.data import MultiViewData, list_pieces, read_pieces
 from acqh.data.readers.pieces import Piece, Pieces
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index.ids import read_ids
-from acqh.scale.cluster import DaskExecutor, Function, Task, read_chunk
+from acqh.scale.cluster import DaskExecutor, Function, Task
 
 Source: TypeAlias = (
     str
@@ -88,8 +88,9 @@ def _map_here(function: Function, tasks: Iterable[Task]) -> Iterator[tuple[int, 
     while ahead:
         chunk, argument = ahead
         ahead.clear()
-        yield len(chunk), function(read_chunk(chunk), argument)
-        del chunk
+        items = chunk if isinstance(chunk, MultiViewData) else chunk.read()
+        yield len(chunk), function(items, argument)
+        del chunk, items
         ahead += next(tasks, ())
 
 

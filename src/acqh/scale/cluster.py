@@ -128,12 +128,7 @@ def _version() -> str:
 def _call(function: Function, chunk: Any, argument: Any) -> Any:
     # A worker runs a task on each of its threads.
     with limit_threads(1):
-        return function(read_chunk(chunk), argument)
-
-
-def read_chunk(chunk: Any) -> Any:
-    """Return the items of a chunk: what its `read` returns, or itself."""
-    return chunk.read() if hasattr(chunk, "read") else chunk
+        return function(chunk.read(), argument)
 
 
 def _fetch(future: Any, name: str) -> Any:

@@ -121,11 +121,8 @@ def compress(
         with _timed(seconds, "read"):
             rows, others = sample_rows(n_items, n_train, rng)
             wanted = np.union1d(rows, others)
-            in_chunk = pairwise(np.searchsorted(wanted, starts))
-            by_chunk = [
-                wanted[a:b] - start for start, (a, b) in zip(starts, in_chunk, strict=False)
-            ]
-            tasks = zip(source.chunks, by_chunk, strict=False)
+            by_chunk = np.split(wanted, np.searchsorted(wanted, starts[1:-1]))
+            tasks = zip(source.chunks, map(np.subtract, by_chunk, starts), strict=True)
             taken = [*source.map(partial(_take_rows, view), "items read", tasks)]
             vectors, is_sample = np.concatenate(taken), np.isin(wanted, rows)
             sample, unseen = vectors[is_sample], vectors[~is_sample]
@@ -156,7 +153,11 @@ def compress(
             ids, codes = map(np.concatenate, zip(*encoded, strict=True))
             index = CodeIndex(quantizer.codebooks_).add(codes, ids)
         with _timed(seconds, "drift"):
-            drift = Drift(_expected_error(quantizer, sample, unseen))
+            # The error to expect of items that are added later, if they are alike.
+            is_enough = len(unseen) >= MIN_ADDED
+            drift = Drift(
+                quantizer.relative_error(unseen) if is_enough else quantizer.held_out_error(sample)
+            )
         with _timed(seconds, "evaluate"):
             found_ids = index.search(asked, best[0].shape[1]).ids
             true_ids = index.ids[best[0]]
@@ -265,14 +266,6 @@ def merge_best(
     rows, scores = (np.concatenate(both, axis=1) for both in zip(best, later, strict=True))
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     return np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1)
-
-
-def _expected_error(quantizer: AdditiveQuantizer, sample: Floats, others: Floats) -> float | None:
-    """Return the relative error to expect of items that are added later, if they are alike."""
-    if len(others) < MIN_ADDED:
-        return quantizer.held_out_error(sample)
-    decoded = quantizer.decode(quantizer.encode(others))
-    return Drift(None).after(*map(quantizer.measured, (others, decoded))).relative_error
 
 
 def _without(ids: Array, own: Array) -> Array:

@@ -8,7 +8,7 @@ killed writer left is not a part.
 import socket
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import pairwise
 from os import PathLike
@@ -89,25 +89,14 @@ def _begin(path: Path, plan: Plan) -> None:
     except FileNotFoundError:
         _write_plan(path, plan)
         return
-    for field in fields(plan):
-        old, new = getattr(there, field.name), getattr(plan, field.name)
-        if old == new or field.name in ("n_items", "n_parts"):
-            continue
-        if field.name == "model":
-            raise InvalidInputError(
-                f"{path} holds codes of another model ({old[:12]}, this one is {new[:12]}); go on "
-                "with that model, or choose another folder"
-            )
-        if field.name != "source":
-            raise InvalidInputError(
-                f"{path} was begun with {field.name}={old}, not {new}; go on with "
-                f"{field.name}={old}, or choose another folder"
-            )
+    for name in ("model", "by_labels", "bytes_per_item", "chunk_size", "source", "is_index"):
+        old, new = getattr(there, name), getattr(plan, name)
         # Of chunks that were given one after the other nothing is known beforehand.
-        if old is not None and new is not None:
+        if old != new and not (name == "source" and None in (old, new)):
             raise InvalidInputError(
-                f"{path} was begun with another source: names, sizes, numbers of rows or times of "
-                "modification of its files differ; choose another folder"
+                f"{path} was begun with another {name}: {old!s:.12}, not {new!s:.12} (a source "
+                "differs by names, sizes, rows or times of modification of its files); go on with "
+                "that, or choose another folder"
             )
 
 
@@ -223,9 +212,7 @@ class CodeParts:
         self.path = Path(path)
         self.plan = plan = _read_plan(self.path)
         if plan.n_items is None or plan.n_parts is None:
-            raise InvalidInputError(
-                f"{self.path} has not finished; run it again to go on where it stopped"
-            )
+            raise InvalidInputError(f"{self.path} has not finished; run the same call again")
         self.model, self.by_labels, self.chunk_size = plan.model, plan.by_labels, plan.chunk_size
         self.bytes_per_item, self.n_parts = plan.bytes_per_item, plan.n_parts
         self._n_items = plan.n_items
@@ -651,12 +638,15 @@ class _Rows:
     def __len__(self) -> int:
         return self.stop - self.start
 
+    def read(self) -> Parts:
+        """Return a function that reads the rows, a part at a time, as often as it is called."""
+        return partial(CodeParts(self.path).rows, self.start, self.stop)
+
 
 def _write_shard(
-    codebooks: Any, folder: Path, model: str, rows: Any, place: tuple[int, int]
+    codebooks: Any, folder: Path, model: str, rows: Parts, place: tuple[int, int]
 ) -> None:
-    index = CodeIndex(codebooks).add_parts(lambda: CodeParts(rows.path).rows(rows.start, rows.stop))
-    write_part(folder, index, place, model)
+    write_part(folder, CodeIndex(codebooks).add_parts(rows), place, model)
 
 
 def open_shards(
