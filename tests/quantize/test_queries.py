@@ -306,11 +306,11 @@ def test_queries_that_say_nothing_leave_the_plain_metric(queries):
 @pytest.mark.parametrize(
     ("queries", "message"),
     [
-        (np.ones((5, 3)), "queries have 3 components, items 12"),
-        (np.full((5, N_COMPONENTS), np.nan), "NaN or infinite value in row 0"),
-        (np.ones(N_COMPONENTS), "matrix of numbers"),
-        (np.ones((0, N_COMPONENTS)), "with some rows"),
-        ([["a"] * N_COMPONENTS], "matrix of numbers"),
+        (np.ones((5, 3)), "12"),
+        (np.full((5, N_COMPONENTS), np.nan), "NaN"),
+        (np.ones(N_COMPONENTS), "matrix"),
+        (np.ones((0, N_COMPONENTS)), "rows"),
+        ([["a"] * N_COMPONENTS], "matrix"),
     ],
 )
 def test_queries_that_cannot_be_used_are_refused(queries, message):

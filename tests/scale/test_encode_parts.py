@@ -201,7 +201,7 @@ def test_a_damaged_part_is_found(model, items, tmp_path):
         with pytest.raises(CorruptBundleError, match="part-00000001"):
             read()
     shutil.rmtree(folder / "part-00000001")
-    with pytest.raises(CorruptBundleError, match="part-00000001 is missing"):
+    with pytest.raises(CorruptBundleError, match="part-00000001"):
         parts.verify()
     encode_parts(model, items, folder, chunk_size=100).verify()
 
@@ -211,7 +211,7 @@ def test_a_part_in_the_place_of_another_is_found(model, items, tmp_path):
     parts = encode_parts(model, items, folder, chunk_size=100)
     shutil.rmtree(folder / "part-00000001")
     shutil.copytree(folder / "part-00000000", folder / "part-00000001")
-    with pytest.raises(CorruptBundleError, match="is not that part"):
+    with pytest.raises(CorruptBundleError, match="not that part"):
         parts.verify()
 
 

@@ -99,7 +99,7 @@ def test_a_missing_or_foreign_shard_is_noticed(model, parts, tmp_path):
 def test_workers_name_a_part_that_is_missing(client, items, model, tmp_path):
     encode_parts(model, items, tmp_path / "codes", chunk_size=50)
     (tmp_path / "codes" / "part-00000002").rename(tmp_path / "elsewhere")
-    with pytest.raises(CorruptBundleError, match="part-00000002 is missing"):
+    with pytest.raises(CorruptBundleError, match="part-00000002"):
         build_shards(
             model.codebooks_,
             CodeParts(tmp_path / "codes"),
