@@ -171,8 +171,8 @@ def _check_values(connection: sqlite3.Connection) -> Iterator[str]:
     """Look up the labels and columns of every item where filters would."""
     listed = "SELECT 1 FROM item_values WHERE name = ? AND value = ? AND number = ?"
     n_values = 0
-    for number, labels, columns in connection.execute("SELECT number, labels, columns FROM items"):
-        for row in items.value_rows(number, labels, columns):
+    for number, *fields in connection.execute("SELECT number, labels, columns FROM items"):
+        for row in items.value_rows(number, *items.parsed(*fields)):
             n_values += 1
             if connection.execute(listed, row).fetchone() is None:
                 yield f"item number {number} is not listed under its {row[0]!r:.200}"

@@ -237,11 +237,12 @@ def _codes(rows: Iterable[tuple[int, bytes]], code_bytes: int) -> tuple[Ints, Ar
     return np.array(numbers, dtype=np.int64), table
 
 
-def value_rows(number: int, labels: Any, columns: Any) -> Iterator[tuple[str, Any, int]]:
-    """Yield the name and value of every label and column of a stored item, and its number."""
-    names, values = parsed(labels, columns)
-    yield from ((LABEL, label, number) for label in dict.fromkeys(names))
-    yield from ((name, stored(value), number) for name, value in values.items())
+def value_rows(
+    number: int, labels: Sequence[str], columns: Mapping[str, Any]
+) -> list[tuple[str, Any, int]]:
+    """Return the name and value of every label and column of an item, and its number."""
+    rows = [(LABEL, label, number) for label in dict.fromkeys(labels)]
+    return [*rows, *((name, stored(value), number) for name, value in columns.items())]
 
 
 def parsed(labels: Any, columns: Any) -> tuple[list[str], dict[str, Any]]:
@@ -288,7 +289,7 @@ class Writer:
             (self.change, *fields, checksum(*fields)),
         )
         _insert_thumbnails(self.connection, [(self.change, item.thumbnail)])
-        self._derive(self.change, item.text, labels, columns)
+        self._derive(self.change, item.text, item.labels, item.columns)
         if item.folder:
             self.track(self.change, item.folder, item.columns[FILE])
         return str(item.id)
@@ -300,9 +301,10 @@ class Writer:
 
     def remove(self, identifier: str) -> None:
         """Remove an item; raise MissingItemError where there is none."""
-        number, *fields = self._fields(identifier, "number, text, labels, columns", "removed")
+        wanted = "number, text, labels, columns"
+        number, text, *fields = self._fields(identifier, wanted, "removed")
         self.change += 1
-        self._derive(number, *fields, remove=True)
+        self._derive(number, text, *parsed(*fields), remove=True)
         self.connection.execute("DELETE FROM items WHERE number = ?", (number,))
         self.connection.execute("INSERT INTO removals VALUES (?, ?)", (self.change, number))
 
@@ -310,13 +312,15 @@ class Writer:
         """Set some columns of an item; the others stay."""
         wanted = "number, text, labels, columns, coded_by, code"
         number, text, labels, old, *coded = self._fields(identifier, wanted, "changed")
-        columns = json.dumps(parsed(labels, old)[1] | dict(values), ensure_ascii=False)
-        self._derive(number, text, labels, old, remove=True)
+        names, before = parsed(labels, old)
+        after = before | dict(values)
+        columns = json.dumps(after, ensure_ascii=False)
+        self._derive(number, text, names, before, remove=True)
         self.connection.execute(
             "UPDATE items SET columns = ?, checksum = ? WHERE number = ?",
             (columns, checksum(identifier, text, labels, columns, *coded), number),
         )
-        self._derive(number, text, labels, columns)
+        self._derive(number, text, names, after)
         self.change += 1
 
     def track(self, number: int, folder: str, name: str) -> None:
@@ -351,15 +355,20 @@ class Writer:
         return row
 
     def _derive(
-        self, number: int, text: Any, labels: Any, columns: Any, *, remove: bool = False
+        self,
+        number: int,
+        text: str,
+        labels: Sequence[str],
+        columns: Mapping[str, Any],
+        *,
+        remove: bool = False,
     ) -> None:
         """Add what an item is found by, its values and words; or take them out."""
         statement = "INSERT INTO item_values VALUES (?, ?, ?)"
         if remove:
             statement = "DELETE FROM item_values WHERE name = ? AND value = ? AND number = ?"
         self.connection.executemany(statement, value_rows(number, labels, columns))
-        words = words_of(text, *parsed(labels, columns))
-        change_words(self.connection, number, *words, remove=remove)
+        change_words(self.connection, number, *words_of(text, labels, columns), remove=remove)
 
 
 @contextmanager
