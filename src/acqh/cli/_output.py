@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 from shutil import rmtree
-from typing import Any, TextIO
+from typing import Any
 
 from acqh._core import files
 from acqh.errors import InvalidInputError
@@ -63,8 +63,8 @@ class Voice:
         category: type[Warning],
         filename: str,
         lineno: int,
-        file: TextIO | None = None,  # noqa: ARG002
-        line: str | None = None,  # noqa: ARG002
+        *_: Any,
+        **__: Any,
     ) -> None:
         """Show a warning, in place of `warnings.showwarning`."""
         where = f" ({filename}, line {lineno}: {category.__name__})" if self.verbose else ""

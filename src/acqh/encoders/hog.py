@@ -5,18 +5,18 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
 
 from acqh._core.arrays import Floats, check_positive_int
 from acqh._core.imports import require
 from acqh.encoders.images import MAX_PIXELS, ImageLike, read_image
+from acqh.encoders.network import PlainEstimator
 from acqh.errors import InvalidInputError
 
 _BLOCK_CELLS = 2
 
 
 @dataclass(eq=False, repr=False)
-class HogColour(TransformerMixin, BaseEstimator):
+class HogColour(PlainEstimator):
     """Describe images by their oriented gradients (HOG) and their colours (HSV histogram).
 
     Each image is read as RGB on white and resized to a square. Its gradients are counted by
@@ -128,12 +128,6 @@ class HogColour(TransformerMixin, BaseEstimator):
             channel_axis=-1,
         )
         return np.concatenate([gradients, _colour_shares(image, self.hsv_bins)])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
-        tags.requires_fit = False
-        return tags
 
 
 def _colour_shares(image: Any, bins: Sequence[int]) -> Floats:

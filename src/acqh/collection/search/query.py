@@ -243,7 +243,7 @@ def _split_query(
     if mode == "words":
         return words, {}
     parts["text"] = words.said or " ".join(words.terms) or text
-    is_only_excluded = not words.said and not words.terms and words.filters is not None
+    is_only_excluded = not (words.said or words.terms) and bool(words.phrases or words.without)
     # An encoder that has a vocabulary knows no symbols.
     encoder = opened.facts.encoders.get("text")
     symbols = "".join((*words.phrases, *words.terms)) if hasattr(encoder, "is_word") else ""

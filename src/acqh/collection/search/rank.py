@@ -64,15 +64,15 @@ def select(
 
     Raises CollectionError: no item has a column of the conditions.
     """
-    filters = None if words is None else words.filters
-    if not conditions and filters is None:
+    filters = None if words is None else (words.phrases, words.without)
+    if not conditions and not any(filters or ()):
         return None, None
     cache = opened.selections
     key = conditions, filters, read_change(connection)
     selection: tuple[Ints, CodeIndex | None] | None = cache.pop(key, None)
     if selection is None:
         sets = [as_numbers(connection.execute(*meeting(conditions)))] if conditions else []
-        sets += [numbers_allowed(connection, words)] if words and filters else []
+        sets += [numbers_allowed(connection, words)] if words and any(filters or ()) else []
         numbers = reduce(np.intersect1d, sets)
         if not numbers.size:
             check_names(connection, conditions)

@@ -67,12 +67,6 @@ class WordQuery:
     # The text without what must not be there, and without signs: to be encoded.
     said: str = field(default="", repr=False)
 
-    @property
-    def filters(self) -> tuple[tuple[str, ...], ...] | None:
-        """Phrases that items must have, and words that they must not; None if there are none."""
-        filters = self.phrases, self.without
-        return filters if any(filters) else None
-
 
 class WordHit(NamedTuple):
     """An item that contains words of a query."""
