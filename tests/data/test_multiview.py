@@ -71,7 +71,7 @@ def test_labels_of_every_form_are_a_0_1_matrix(labels, names):
 
 def test_attributes_and_mappings_cannot_be_changed():
     data = make()
-    with pytest.raises(AttributeError, match="cannot be changed"):
+    with pytest.raises(AttributeError):
         data.labels = None
     with pytest.raises(TypeError):
         data.views["image"] = np.eye(6)

@@ -118,31 +118,36 @@ def _from_class_ids(ids: Any, names: Sequence[str] | None) -> tuple[Matrix, tupl
             ids = ids.astype(np.int64)
         else:
             raise LabelError(f"class ids have dtype {ids.dtype}; give whole numbers or strings")
-    classes = np.unique(ids.astype(str) if ids.dtype.kind in "UO" else ids)
-    if names is None:
-        names = [str(value) for value in classes]
-    return _one_hot([[str(value)] for value in ids.tolist()], names)
+    ids = ids.astype(str) if ids.dtype.kind in "UO" else ids
+    classes, rows, column = np.unique(ids, return_index=True, return_inverse=True)
+    texts = [str(value) for value in classes.tolist()]
+    one_each = range(len(texts) + 1)
+    matrix, checked = _one_hot(texts, one_each, texts if names is None else names, rows)
+    return matrix[column.ravel()], checked
 
 
 def _from_sets(labels: Any, names: Sequence[str] | None) -> tuple[Matrix, tuple[str, ...]]:
-    sets = [[str(name) for name in item] for item in labels]
-    if names is None:
-        names = sorted({name for item in sets for name in item})
-    return _one_hot(sets, names)
+    sets = list(labels)
+    flat = [str(name) for item in sets for name in item]
+    names = sorted(set(flat)) if names is None else names
+    return _one_hot(flat, np.cumsum([0, *map(len, sets)]), names, range(len(sets)))
 
 
-def _one_hot(sets: list[list[str]], names: Sequence[str]) -> tuple[Matrix, tuple[str, ...]]:
+def _one_hot(
+    flat: list[str], indptr: Any, names: Sequence[str], rows: Any
+) -> tuple[Matrix, tuple[str, ...]]:
+    """Return a row for each set of labels, given as CSR has it; `rows` numbers them in an error."""
     checked = _column_names(len(names), names)
     column = {name: j for j, name in enumerate(checked)}
-    rows, columns = [], []
-    for i, item in enumerate(sets):
-        for name in set(item):
-            if name not in column:
-                raise LabelError(f"label {name!r} in row {i} is not among the label names given")
-            rows.append(i)
-            columns.append(column[name])
-    values = np.ones(len(rows), dtype=np.uint8)
-    matrix = sp.csr_array((values, (rows, columns)), shape=(len(sets), len(checked)))
+    indices = np.fromiter((column.get(name, -1) for name in flat), np.int32, len(flat))
+    if indices.size and indices.min() < 0:
+        at = int(np.argmin(indices))
+        row = rows[int(np.searchsorted(indptr, at, side="right")) - 1]
+        raise LabelError(f"label {flat[at]!r} in row {row} is not among the label names given")
+    values = np.ones(len(indices), np.uint8)
+    matrix = sp.csr_array((values, indices, indptr), shape=(len(rows), len(checked)))
+    matrix.sum_duplicates()
+    matrix.data[:] = 1  # a name may be there twice
     return (matrix.toarray() if len(checked) <= MAX_DENSE_CLASSES else matrix), checked
 
 

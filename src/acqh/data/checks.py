@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from numbers import Number
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ _BLOCK_ROWS = 16_384
 
 def check_views(
     views: Mapping[str, Any], present: Mapping[str, Any], n_items: int | None = None
-) -> tuple[Mapping[str, Matrix], Mapping[str, Bools]]:
+) -> tuple[dict[str, Matrix], dict[str, Bools]]:
     """Return the views as matrices with one row per item, and for each the rows that have it."""
     if not isinstance(views, Mapping):
         raise ViewError(
@@ -43,7 +42,7 @@ def check_views(
         name: as_matrix(_zero_absent(matrix, masks[name]), f"view {name!r}")
         for name, matrix in raw.items()
     }
-    return MappingProxyType(matrices), MappingProxyType(masks)
+    return matrices, masks
 
 
 def _check_paired(raw: Mapping[str, Any], n_items: int | None) -> int:
@@ -153,7 +152,7 @@ def check_unique_ids(ids: Array) -> None:
         )
 
 
-def check_items(items: Mapping[str, Any] | None, n_items: int) -> Mapping[str, Array]:
+def check_items(items: Mapping[str, Any] | None, n_items: int) -> dict[str, Array]:
     """Return the item table, an entry per item and column: numbers as arrays, others as objects."""
     table = {}
     for name, values in (items or {}).items():
@@ -164,7 +163,7 @@ def check_items(items: Mapping[str, Any] | None, n_items: int) -> Mapping[str, A
                 f"column {name!r} of the item table has {found}, but there are {n_items} items"
             )
         table[str(name)] = column
-    return MappingProxyType(table)
+    return table
 
 
 def _as_column(values: Any) -> Array:
@@ -179,7 +178,7 @@ def _as_column(values: Any) -> Array:
     return np.fromiter(entries, dtype=object, count=len(entries))
 
 
-def check_splits(splits: Mapping[str, Any] | None, n_items: int) -> Mapping[str, Ints]:
+def check_splits(splits: Mapping[str, Any] | None, n_items: int) -> dict[str, Ints]:
     """Return named sets of rows: inside the data, without repeats, those of one split disjoint."""
     checked: dict[str, Ints] = {}
     taken: dict[str, Bools] = {}
@@ -199,7 +198,7 @@ def check_splits(splits: Mapping[str, Any] | None, n_items: int) -> Mapping[str,
             )
         others[array] = True
         checked[str(name)] = array.astype(np.int64, copy=False)
-    return MappingProxyType(checked)
+    return checked
 
 
 def check_rows(rows: Any, n_items: int) -> slice | Ints:

@@ -1,9 +1,10 @@
 """Paired data: several views of the same items, with labels, ids and an item table."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from types import MappingProxyType
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from acqh.data.concat import concat_fields
 from acqh.data.splits import official_rows, split_rows
 
 
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class MultiViewData:
     """Named views of the same items, with labels, ids and a table of anything else.
 
@@ -103,48 +105,41 @@ class MultiViewData:
         splits: Mapping[str, Any] | None = None,
         name: str = "data",
     ) -> None:
-        checked_views, checked_present = checks.check_views(views, present or {})
-        n_items = next(iter(checked_views.values())).shape[0]
+        checked, masks = checks.check_views(views, present or {})
+        n_items = next(iter(checked.values())).shape[0]
         checked_ids = checks.check_ids(ids, n_items)
-        checks.check_every_item_is_somewhere(checked_present, checked_ids)
+        checks.check_every_item_is_somewhere(masks, checked_ids)
         matrix, names = checks.check_labels(labels, label_names, n_items)
-        self.__dict__.update(
-            views=checked_views,
+        self._set(
+            views=checked,
             labels=matrix,
             label_names=names,
             ids=checked_ids,
             items=checks.check_items(items, n_items),
-            present=checked_present,
+            present=masks,
             splits=checks.check_splits(splits, n_items),
             name=str(name),
         )
 
-    def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise AttributeError(
-            f"MultiViewData cannot be changed, so {name!r} cannot be set; "
-            "make new data with subset, with_views, without_labels or concat"
-        )
+    def _set(self, **fields: Any) -> Self:
+        """Set fields that have been checked; mappings become read-only."""
+        for name, value in fields.items():
+            self.__dict__[name] = MappingProxyType(value) if isinstance(value, dict) else value
+        return self
 
     def _replace(self, **changes: Any) -> Self:
         """Return data with other fields, which must have been checked already."""
-        new = object.__new__(type(self))
-        new.__dict__.update(self.__dict__, **changes)
-        return new
+        return object.__new__(type(self))._set(**{**self.__dict__, **changes})
 
     # Read-only mappings cannot be pickled, which worker processes need.
     def __getstate__(self) -> dict[str, Any]:
         return {
-            key: dict(value) if isinstance(value, MappingProxyType) else value
-            for key, value in self.__dict__.items()
+            name: dict(value) if isinstance(value, MappingProxyType) else value
+            for name, value in self.__dict__.items()
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(
-            {
-                key: MappingProxyType(value) if isinstance(value, dict) else value
-                for key, value in state.items()
-            }
-        )
+        self._set(**state)
 
     @property
     def n_items(self) -> int:
@@ -202,7 +197,7 @@ class MultiViewData:
             ids=ids,
             items=_take_each(self.items, selected),
             present=_take_each(self.present, selected),
-            splits=MappingProxyType({}),
+            splits={},
         )
 
     def take(self, rows: Any, axis: int = 0) -> Self:  # noqa: ARG002
@@ -263,9 +258,9 @@ class MultiViewData:
         given = {**(views or {}), **named}
         masks = {name: mask for name, mask in self.present.items() if name in given}
         new, new_present = checks.check_views(given, {**masks, **(present or {})}, len(self))
-        merged = MappingProxyType({**self.present, **new_present})
+        merged = {**self.present, **new_present}
         checks.check_every_item_is_somewhere(merged, self.ids)
-        return self._replace(views=MappingProxyType({**self.views, **new}), present=merged)
+        return self._replace(views={**self.views, **new}, present=merged)
 
     def without_labels(self) -> Self:
         """Return the same items with their labels hidden.
@@ -384,7 +379,7 @@ class MultiViewData:
         [True, True, False]
         """
         fields = concat_fields(parts, ids)
-        return parts[0]._replace(**fields, splits=MappingProxyType({}))
+        return parts[0]._replace(**fields, splits={})
 
     @classmethod
     def from_files(cls, path: str | PathLike[str], **options: Any) -> "MultiViewData":
@@ -405,6 +400,6 @@ class MultiViewData:
         return read(path, **options)
 
 
-def _take_each(columns: Mapping[str, Matrix], rows: slice | Ints) -> Mapping[str, Matrix]:
+def _take_each(columns: Mapping[str, Matrix], rows: slice | Ints) -> dict[str, Matrix]:
     """Select the same rows of every matrix or column."""
-    return MappingProxyType({name: values[rows] for name, values in columns.items()})
+    return {name: values[rows] for name, values in columns.items()}

@@ -307,9 +307,9 @@ class Source:
     def _named(self, labels: Any) -> Any:
         """Return labels as they are, or the names that class numbers count."""
         if self.first_class is None or self.label_names is None:
+            first = next(filter(None, labels), [""])[0] if isinstance(labels, list) else ""
             # As numbers, lists of one class each would be taken for the rows of a 0/1 matrix.
-            is_sets = isinstance(labels, list)
-            return [[str(name) for name in row] for row in labels] if is_sets else labels
+            return labels if isinstance(first, str) else [list(map(str, row)) for row in labels]
         if isinstance(labels, list):
             return [[self.label_names[n - self.first_class] for n in row] for row in labels]
         return np.asarray(self.label_names)[labels.astype(np.int64) - self.first_class]
