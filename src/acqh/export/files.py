@@ -29,6 +29,8 @@ _TAKEN = frozenset({ID, VECTOR, CODE, _TEXT, _LABELS})
 # Items of a batch, or of a row group.
 _ROWS = 32_768
 _SIZES = ("n_codebooks", "codebook_size", "n_components")
+# Consecutive items: ids (n,), int64, or object for texts; codes (n, n_codebooks) uint8; metadata.
+Batch: TypeAlias = tuple[Array, Array, dict[str, list[Any]]]
 
 
 @dataclass(frozen=True)
@@ -63,20 +65,6 @@ class ExportReport:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
-    """Consecutive items."""
-
-    ids: Array  # (n,) int64, or object for texts
-    codes: Array  # (n, n_codebooks) uint8
-    metadata: dict[str, list[Any]]
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return id and metadata of each item."""
-        columns = {ID: self.ids.tolist(), **self.metadata}
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-@dataclass(frozen=True, eq=False)
 class Source:
     """Items to be exported."""
 
@@ -89,12 +77,12 @@ class Source:
     # Gives batches of at most this many items, in order of insertion.
     read: Callable[[int], Iterator[Batch]]
 
-    def batches(self, size: int, progress: Progress | None) -> Iterator[Batch]:
+    def batches(self, progress: Progress | None) -> Iterator[Batch]:
         """Yield the items and report how many the caller is done with."""
         done = 0
-        for batch in self.read(size):
+        for batch in self.read(_ROWS):
             yield batch
-            done += len(batch.ids)
+            done += len(batch[0])
             if progress is not None:
                 progress(done, self.n_items, "exporting items")
 
@@ -127,11 +115,13 @@ def open_source(given: Exportable, *, metadata: bool = True) -> Iterator[Source]
 
 
 def _of_index(index: CodeIndex) -> Source:
-    def read(size: int) -> Iterator[Batch]:
-        for ids, codes in index.batches(size):
-            yield Batch(ids, codes, {})
-
-    return Source(index.codebooks, len(index), index.id_kind == "text", {}, read)
+    return Source(
+        index.codebooks,
+        len(index),
+        index.id_kind == "text",
+        {},
+        lambda size: ((ids, codes, {}) for ids, codes in index.batches(size)),
+    )
 
 
 def _of_collection(collection: Collection, metadata: bool) -> Source:
@@ -159,7 +149,7 @@ def _of_collection(collection: Collection, metadata: bool) -> Source:
             items = [item for item, _ in page]
             ids = np.array([item.id for item in items], dtype=object)
             codes = np.frombuffer(b"".join(code for _, code in page), dtype=np.uint8)
-            yield Batch(ids, codes.reshape(len(page), n_codebooks), fields(items))
+            yield ids, codes.reshape(len(page), n_codebooks), fields(items)
 
     return Source(collection.codebooks, len(collection), True, kinds, read)
 
@@ -254,9 +244,9 @@ def export_parquet(
             written_whole(target) as temporary,
             parquet.ParquetWriter(temporary, schema, use_dictionary=repeating) as writer,
         ):
-            for batch in items.batches(_ROWS, progress):
-                content = _content(arrow, schema.types[1], items, batch.codes)
-                columns = {ID: batch.ids, schema.names[1]: content, **batch.metadata}
+            for ids, batch_codes, metadata_values in items.batches(progress):
+                content = _content(arrow, schema.types[1], items, batch_codes)
+                columns = {ID: ids, schema.names[1]: content, **metadata_values}
                 writer.write_table(arrow.Table.from_pydict(columns, schema=schema))
         return ExportReport(items.n_items, (target,))
 
@@ -358,15 +348,17 @@ def export_faiss(
         if items.has_text_ids:
             partial = stack.enter_context(written_whole(beside))
             file = stack.enter_context(partial.open("x", encoding="utf-8"))
-        for batch in items.batches(_ROWS, progress):
-            numbers = batch.ids
+        for ids, batch_codes, metadata_values in items.batches(progress):
             if items.has_text_ids:
-                numbers = np.arange(whole.ntotal, whole.ntotal + len(batch.ids))
-                file.writelines(json.dumps(it, ensure_ascii=False) + "\n" for it in batch.records())
+                columns = {ID: ids.tolist(), **metadata_values}
+                for row in zip(*columns.values(), strict=True):
+                    record = dict(zip(columns, row, strict=True))
+                    file.write(json.dumps(record, ensure_ascii=False) + "\n")
+                ids = np.arange(whole.ntotal, whole.ntotal + len(ids))
             if codes:
-                whole.add_sa_codes(faiss_codes(batch.codes, n_words), numbers)
+                whole.add_sa_codes(faiss_codes(batch_codes, n_words), ids)
             else:
-                whole.add_with_ids(items.vectors(batch.codes), numbers)
+                whole.add_with_ids(items.vectors(batch_codes), ids)
         with written_whole(target) as temporary:
             faiss.write_index(whole, str(temporary))
         if not items.has_text_ids:
