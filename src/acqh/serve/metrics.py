@@ -3,14 +3,7 @@
 import os
 from functools import partial
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    ProcessCollector,
-    generate_latest,
-)
+import prometheus_client as prometheus
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from acqh.collection import Answer
@@ -27,13 +20,13 @@ class Metrics:
     """Metrics in a registry of their own, so that servers in one process do not mix."""
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
+        self.registry = registry = prometheus.CollectorRegistry()
         self._is_shared = FOLDER in os.environ
         if not self._is_shared:
-            ProcessCollector(registry=registry)
-        counter = partial(Counter, registry=registry)
-        gauge = partial(Gauge, registry=registry)
-        times = partial(Histogram, buckets=_BUCKETS, registry=registry)
+            prometheus.ProcessCollector(registry=registry)
+        counter = partial(prometheus.Counter, registry=registry)
+        gauge = partial(prometheus.Gauge, registry=registry)
+        times = partial(prometheus.Histogram, buckets=_BUCKETS, registry=registry)
         self.requests = counter(
             "acqh_requests", "Requests answered.", ["method", "route", "status"]
         )
@@ -64,10 +57,10 @@ class Metrics:
     def page(self) -> bytes:
         """Return the metrics of all workers in Prometheus' text format."""
         if not self._is_shared:
-            return generate_latest(self.registry)
-        registry = CollectorRegistry()
+            return prometheus.generate_latest(self.registry)
+        registry = prometheus.CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-        return generate_latest(registry)
+        return prometheus.generate_latest(registry)
 
 
 def mark_dead(process: int) -> None:
