@@ -236,7 +236,7 @@ def test_what_was_learnt_survives_storage(is_sparse: bool) -> None:
 def test_stored_weights_of_other_kernels_are_refused() -> None:
     description, arrays = pack(KernelMap().fit(counts(10, 0)), HOMES)
     arrays |= {"weights_": np.ones(2), "widths_": np.ones(2)}
-    with pytest.raises(InvalidInputError, match="'weights_' of KernelMap has 2 entries, not 5"):
+    with pytest.raises(InvalidInputError, match="weights_"):
         unpack(description, arrays, HOMES)
 
 
@@ -310,7 +310,7 @@ def test_targets_that_do_not_fit_are_refused(targets: np.ndarray, message: str) 
 
 
 def test_a_ridge_too_small_for_repeated_rows_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="not positive definite; raise ridge"):
+    with pytest.raises(InvalidInputError, match="ridge"):
         KernelMap("rbf", bandwidth=1.0, ridge=1e-300).fit_to(np.ones((20, 2)), np.eye(20))
 
 

@@ -200,3 +200,13 @@ def test_the_nearest_of_many_items_are_found_in_any_order(k, order):
     expected = allowed[ranked(-distances[:, allowed], k)]
     found = index.search(queries, k, filter=allowed).ids
     np.testing.assert_array_equal(found[:, : expected.shape[1]], expected)
+
+
+@pytest.mark.parametrize("n_bits", [5, 16, 24, 64])
+def test_tables_of_two_bytes_score_as_signs_do(monkeypatch, n_bits):
+    monkeypatch.setattr("acqh.index.hamming_index._PAIRED_ROWS", 1)
+    rng = np.random.default_rng(n_bits)
+    bits, queries = rng.random((50, n_bits)) < 0.5, rng.normal(size=(3, n_bits))
+    found = HammingIndex(n_bits).add(np.packbits(bits, axis=1)).search(queries, 50)
+    expected = np.take_along_axis(queries @ np.where(bits, 1, -1).T, found.ids, axis=1)
+    np.testing.assert_allclose(found.scores, expected, atol=1e-4)

@@ -87,11 +87,11 @@ def test_fewer_items_than_k_leave_places_empty(items):
 
 def test_what_does_not_fit_is_refused(items):
     index, vectors, queries = items
-    with pytest.raises(InvalidInputError, match="rerank_k is 3, but k is 7"):
+    with pytest.raises(InvalidInputError, match="rerank_k"):
         index.search(queries, 7, rerank=vectors, rerank_k=3)
-    with pytest.raises(InvalidInputError, match="give rerank"):
+    with pytest.raises(InvalidInputError, match="rerank"):
         index.search(queries, 7, rerank_k=30)
-    with pytest.raises(InvalidInputError, match="in the order of 'ids'"):
+    with pytest.raises(InvalidInputError, match="ids"):
         index.search(queries, 7, rerank=vectors[1:])
-    with pytest.raises(InvalidInputError, match="a vector of 6 components"):
+    with pytest.raises(InvalidInputError, match="components"):
         index.search(queries, 7, rerank=np.ones((len(index), 9)))

@@ -115,12 +115,10 @@ def test_what_is_saved_during_changes_is_one_published_state(tmp_path, make):
 
 def test_loading_as_another_kind_is_refused(tmp_path):
     code_index().save(tmp_path / "i")
-    with pytest.raises(
-        InvalidInputError, match="is an index of codes, not an index of binary codes"
-    ):
+    with pytest.raises(InvalidInputError, match="binary"):
         HammingIndex.load(tmp_path / "i")
     write_bundle(tmp_path / "other", kind="recipe", arrays={})
-    with pytest.raises(InvalidInputError, match="holds a 'recipe', not one of code-index"):
+    with pytest.raises(InvalidInputError, match="recipe"):
         acqh.load(tmp_path / "other")
     with pytest.raises(FileNotFoundError, match="there is nothing at"):
         acqh.load(tmp_path / "nothing")

@@ -195,10 +195,10 @@ def test_sparse_input_is_refused():
 
 
 def test_a_mean_over_no_query_is_refused():
-    with pytest.raises(InvalidInputError, match="none of the 1 queries has a relevant item"):
+    with pytest.raises(InvalidInputError, match="relevant"):
         mean_average_precision([[1, 2]], [[False, False]])
     assert mean_average_precision([[1, 2]], [[False, False]], empty="zero") == 0.0
-    with pytest.raises(InvalidInputError, match="'skip', 'zero', got 'drop'"):
+    with pytest.raises(InvalidInputError, match="drop"):
         mean_average_precision(SCORES, RELEVANT, empty="drop")
 
 

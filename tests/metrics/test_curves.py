@@ -121,9 +121,9 @@ def test_unknown_choices_are_refused_at_once(options, message):
 def test_figures_without_a_query_are_refused():
     with pytest.raises(InvalidInputError, match="no query was given"):
         RetrievalMetrics().result()
-    with pytest.raises(InvalidInputError, match="none of the 1 queries"):
+    with pytest.raises(InvalidInputError, match="relevant"):
         RetrievalMetrics().update([[1, 2]], [[False, False]]).result()
-    with pytest.raises(InvalidInputError, match="none of the 1 queries"):
+    with pytest.raises(InvalidInputError, match="relevant"):
         precision_recall_by_radius([[1, 2]], [[False, False]], 4)
 
 

@@ -99,21 +99,6 @@ def whiten(gram: Floats, ridge: float = 0.0, *, floor: float = 0.0) -> Floats:
            [0. ]])
     """
     values, vectors = scipy.linalg.eigh(np.asarray(gram, dtype=np.float64), check_finite=False)
-    return whitening(values, vectors, ridge, floor=floor)
-
-
-def whitening(values: Floats, vectors: Floats, ridge: float = 0.0, *, floor: float = 0.0) -> Floats:
-    """Return what `whiten` does of a matrix whose eigenpairs are known.
-
-    `values`: (n,); eigenvalues, rising. `vectors`: (n, n); eigenvectors, one per column. `ridge`,
-    `floor`: as `whiten` takes them.
-
-    Examples
-    --------
-    >>> whitening(np.array([0.0, 4.0]), np.eye(2))
-    array([[0. ],
-           [0.5]])
-    """
     keep = values > max(RANK_TOLERANCE * values[-1], floor)
     return np.asarray((vectors[:, keep] / np.sqrt(values[keep] + ridge))[:, ::-1])
 

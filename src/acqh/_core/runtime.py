@@ -4,7 +4,6 @@ import logging
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -150,8 +149,8 @@ def check_parameters(estimator: Any, constraints: Mapping[str, Sequence[Any]]) -
     """
     for name, value in estimator.get_params(deep=False).items():
         allowed = constraints.get(name)
-        if allowed is not None and not any(_meets(value, each) for each in allowed):
-            *others, last = [_told(each) for each in allowed]
+        if allowed is not None and not any(_is_valid(value, kind) for kind in allowed):
+            *others, last = [_describe(kind) for kind in allowed]
             kinds = f"{', '.join(others)} or {last}" if others else last
             raise InvalidInputError(
                 f"The {name!r} parameter of {type(estimator).__name__} must be {kinds}. Got "
@@ -159,7 +158,7 @@ def check_parameters(estimator: Any, constraints: Mapping[str, Sequence[Any]]) -
             )
 
 
-def _meets(value: Any, allowed: Any) -> bool:
+def _is_valid(value: Any, allowed: Any) -> bool:
     if allowed is None or allowed == "boolean":
         return value is None if allowed is None else isinstance(value, bool | np.bool_)
     if allowed == "callable":
@@ -169,7 +168,7 @@ def _meets(value: Any, allowed: Any) -> bool:
     return value in allowed if isinstance(allowed, Interval) else isinstance(value, allowed)
 
 
-def _told(allowed: Any) -> str:
+def _describe(allowed: Any) -> str:
     if isinstance(allowed, tuple):
         return f"a str among {{{', '.join(map(repr, sorted(allowed)))}}}"
     if isinstance(allowed, type):
@@ -212,57 +211,27 @@ def kernel(**options: Any) -> Callable[[FunctionT], FunctionT]:
 def _compile(function: FunctionT, **options: Any) -> FunctionT:
     from numba import njit  # takes longer to import than most of what needs no loop
 
-    _watch_compiler()
     compiled: Any = njit(nogil=True, **options)(function)
     kept, load = compiled._cache, compiled._cache.load_overload
 
     def load_overload(*what: Any) -> Any:
         try:
-            return load(*what)
+            overload = load(*what)
         except Exception:  # of many kinds: kept code names classes that a later version has not
             kept.flush()
-            return None
+            overload = None
+        if overload is None and function.__module__.startswith("acqh."):
+            _announce()
+        return overload
 
     kept.load_overload = load_overload
     return cast(FunctionT, compiled)
 
 
-# Seconds of compiling in silence.
-_SILENCE = 2.0
-
-
 @cache
-def _watch_compiler() -> None:
-    """Have one line say so where compiling takes long, all loops together."""
-    from numba.core import event
-
-    class Watcher(event.Listener):
-        depth, seconds, begun = 0, 0.0, 0.0
-        timer: threading.Timer | None = None
-
-        def on_start(self, event: Any) -> None:
-            self.depth += 1
-            is_ours = event.data["dispatcher"].py_func.__module__.startswith("acqh.")
-            if self.depth == 1 and is_ours and self.seconds < _SILENCE:
-                self.begun = time.monotonic()
-                self.timer = threading.Timer(_SILENCE - self.seconds, self.tell)
-                self.timer.daemon = True
-                self.timer.start()
-
-        def on_end(self, event: Any) -> None:  # noqa: ARG002
-            self.depth -= 1
-            if self.depth == 0 and self.timer is not None:
-                self.timer.cancel()
-                self.timer = None
-                self.seconds += time.monotonic() - self.begun
-
-        def tell(self) -> None:
-            self.seconds = _SILENCE
-            _logger.warning(
-                "compiling loops for this machine; they are kept, so that this happens once"
-            )
-
-    event.register("numba:compile", Watcher())
+def _announce() -> None:
+    """Log once that loops are compiled, which takes some seconds."""
+    _logger.warning("compiling loops for this machine: some seconds, once")
 
 
 # What NumPy adds up in a second: compiled loops take nearly as long to load from disk, and

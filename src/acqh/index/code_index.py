@@ -32,7 +32,7 @@ from acqh.index.flat import (
 from acqh.index.ids import read_ids
 from acqh.index.norm_bounds import ResidualCodebooks
 from acqh.index.parts import PartReader, Parts
-from acqh.index.rerank import candidate_count, places_of, rank_again
+from acqh.index.rerank import candidate_count, places_of, rerank_hits
 from acqh.index.result import SearchResult
 from acqh.index.search import (
     EXHAUSTIVE,
@@ -100,7 +100,7 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
     def __init__(self, codebooks: Any) -> None:
         self._codebooks = as_codebooks(codebooks)
         super().__init__(len(self._codebooks))
-        # Words last, so that a table is filled along contiguous memory.
+        # Codewords last, so that a table is filled along contiguous memory.
         self._codewords = frozen(self._codebooks.transpose(0, 2, 1))
         self._residuals = ResidualCodebooks.of(self._codebooks)
 
@@ -114,7 +114,7 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         return self._codebooks
 
     def add_parts(self, parts: Parts, *, progress: Progress | None = None) -> Self:
-        """Add items that come in parts, in little more memory than the index takes.
+        """Add items that come in parts, in hardly more memory than the index takes.
 
         Gives what `add` gives of all parts put together. Every part is read twice: first its items
         are counted, then each is put in its place. Beside the index, which takes about 6 bytes per
@@ -183,7 +183,7 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         ----------
         queries : (n_queries, n_components) floats
             Used as float32. Given a tensor of torch, or an array of CuPy or JAX, the result has
-            such arrays too, on the same device; the search itself lists on the CPU.
+            such arrays too, on the same device; the search itself runs on the CPU.
         k : int
             How many items to find for each query, at least 1.
         filter : callable, (n_items,) bool, or iterable of ids, optional
@@ -193,18 +193,18 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         n_threads : int, optional
             Threads to share the queries among; as many as there are cores, if not given.
         budget : int, optional
-            Look at no more than this many codes for each query; the most promising come first.
-            Fewer than k items are found where these codes have no more that may be found.
+            Visit at most this many codes for each query, the most promising first. Fewer than k
+            items are found if these codes have no more that may be found.
         recall : float, optional
-            StopRule when this share of the k best is found, above 0 and at most 1: as expected from
+            Stop when this share of the k best is found, above 0 and at most 1: as expected from
             how codewords are distributed, not for certain.
         rerank : (n_items, n_components) numbers, optional
             Full vectors of the items in the order of `ids`, in memory or mapped
-            (``np.load(path, mmap_mode="r")``): the best `rerank_k` items by their codes are ranked
-            again by the inner product of query and vector. Nothing is proven then: ``exact`` is
+            (``np.load(path, mmap_mode="r")``): the best `rerank_k` items by their codes are
+            re-ranked by the inner product of query and vector. Nothing is proven then: ``exact`` is
             False, ``bound`` infinite.
         rerank_k : int, default 200, or k if that is more
-            How many items to rank again, at least k.
+            How many items to re-rank, at least k.
 
         Returns
         -------
@@ -227,7 +227,7 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         >>> index = CodeIndex(rng.normal(size=(6, 256, 8)) / 2.0 ** np.arange(6)[:, None, None])
         >>> query, _ = rng.normal(size=(1, 8)), index.add(rng.integers(256, size=(5000, 6)))
         >>> result = index.search(query, k=3, budget=500)
-        >>> bool(result.seen[0] <= 500)
+        >>> bool(result.visited[0] <= 500)
         True
         >>> bool(result.bound[0] >= index.search(query, k=3).scores[0, 2])
         True
@@ -257,11 +257,11 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
                 n_threads,
                 stop,
             )
-        found = SearchResult.of(snapshot.take_ids(top.rows), top)
+        hits = SearchResult.of(snapshot.take_ids(top.rows), top)
         if rerank is not None:
             places = places_of(snapshot, top.rows)
-            found = rank_again(found, places, len(snapshot), queries, k, rerank)
-        return found.as_kind(give_back)
+            hits = rerank_hits(hits, places, len(snapshot), queries, k, rerank)
+        return hits.as_kind(give_back)
 
     def places(self, ids: Any) -> Ints:
         """Return where items stand in the order of `ids`, -1 for those that are not there.
@@ -323,7 +323,7 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
                         yield part.ids.take(rows), codes[rows - first]
 
     def reconstruct(self, identifier: Any) -> Floats:
-        """Return the vector an item stands for, the sum of its codewords: (n_components,) float32.
+        """Return an item's reconstruction, the sum of its codewords: (n_components,) float32.
 
         Reads the row numbers of the item's segment, so its cost grows with the index.
 
@@ -377,7 +377,7 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         Parameters
         ----------
         shards : sequence of CodeIndex
-            At least one, of the same codebooks; what becomes of them later is not seen.
+            At least one, of the same codebooks; later changes to them have no effect.
         check_ids : bool, default True
             Refuse an id that two shards have, for which every id is read. Without the check an id
             may be found twice.

@@ -60,7 +60,7 @@ class ResidualCodebooks:
         return frozen(measure_norm_bounds(starts, suffixes, self.codewords[-n_suffix:], step))
 
     def bounds(self, queries: Floats, n_prefix: int) -> tuple[Floats, Floats]:
-        """Return what bounds the codewords after the first few: a base, and a span for each step.
+        """Return the bounds of suffix scores: a base, and a span per step of a norm bound.
 
         `queries`: (n_queries, n_components) float32. Gives `bases`, `spans`: (n_queries,) float32;
         with all that rounding can do to a score; infinity and 0 where there is no bound.

@@ -25,7 +25,7 @@ class PartReader:
 
     `parts`: the same each time they are read. `check_codes`: returns codes as (n, n_codebooks)
     uint8 or raises. `take_ids`: called in the first reading with the ids of each part, or None, and
-    how many it has. `progress`: told after each part; what was read once counts half.
+    how many it has. `progress`: called after each part; items read once count half.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Ranking again, by full vectors, what a search over codes found."""
+"""Re-ranking of hits by their full vectors."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from acqh.errors import InvalidInputError
 from acqh.index.result import SearchResult
 from acqh.index.snapshot import S, Snapshot
 
-# How many candidates are ranked again where nothing is given.
+# Default number of candidates to re-rank.
 _CANDIDATES = 200
 # Numbers of full vectors in memory at a time.
 _MAX_NUMBERS = 1 << 22
-_NO_RERANK = "rerank_k says how many items to rank again; give rerank, their full vectors, too"
+_NO_RERANK = "rerank_k needs rerank: the full vectors of the items"
 
 
 def candidate_count(k: int, rerank: Any, rerank_k: int | None) -> int:
@@ -30,20 +30,20 @@ def candidate_count(k: int, rerank: Any, rerank_k: int | None) -> int:
         return k
     wanted = max(_CANDIDATES, k) if rerank_k is None else check_positive_int(rerank_k, "rerank_k")
     if wanted < k:
-        raise InvalidInputError(f"rerank_k is {wanted}, but k is {k}; rank at least k items again")
+        raise InvalidInputError(f"rerank_k is {wanted}, but k is {k}; re-rank at least k items")
     return wanted
 
 
-def rank_again(
-    found: SearchResult, places: Ints, n_items: int, queries: Floats, k: int, rerank: Any
+def rerank_hits(
+    hits: SearchResult, places: Ints, n_items: int, queries: Floats, k: int, rerank: Any
 ) -> SearchResult:
     """Return the best k of the candidates by the inner products with their full vectors.
 
     Parameters
     ----------
-    found : SearchResult
+    hits : SearchResult
         The candidates, by their codes.
-    places : (n_queries, n_found) int64
+    places : (n_queries, n_hits) int64
         Where each stands in the order of ids.
     n_items : int
         Of the index.
@@ -62,21 +62,21 @@ def rank_again(
     scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
     step = max(1, _MAX_NUMBERS // max(places.shape[1] * queries.shape[1], 1))
     for part in slices(len(queries), step):
-        there = np.arange(places.shape[1]) < found.counts[part, np.newaxis]
+        there = np.arange(places.shape[1]) < hits.counts[part, np.newaxis]
         full = np.asarray(vectors[places[part][there]])
-        asked = np.repeat(queries[part], found.counts[part], axis=0)
+        asked = np.repeat(queries[part], hits.counts[part], axis=0)
         products = np.full(there.shape, -np.inf, dtype=np.float32)
         products[there] = np.einsum("ik,ik->i", full.astype(np.float32, copy=False), asked)
         # Equal ones by insertion, and what is not there last.
         order = np.lexsort((places[part], -products, ~there))[:, :k]
         best[part, : order.shape[1]] = order
         scores[part, : order.shape[1]] = np.take_along_axis(products, order, axis=1)
-    counts = np.minimum(found.counts, k)
-    ids = np.take_along_axis(found.ids, best, axis=1)
+    counts = np.minimum(hits.counts, k)
+    ids = np.take_along_axis(hits.ids, best, axis=1)
     ids[np.arange(k) >= counts[:, np.newaxis]] = None if ids.dtype == object else -1
     unknown = np.full(len(queries), np.inf, dtype=np.float32)
     proven = np.zeros(len(queries), dtype=bool)
-    return SearchResult(ids, scores, counts, found.scored, found.seen, proven, unknown)
+    return SearchResult(ids, scores, counts, hits.scored, hits.visited, proven, unknown)
 
 
 def places_of(snapshot: Snapshot[S], rows: Ints) -> Ints:

@@ -25,7 +25,7 @@ class SearchResult:
         How many items were found, from the left.
     scored : (n_queries,) int64
         How many codes the search had to score; where items share codes, each code counts once.
-    seen : (n_queries,) int64, optional
+    visited : (n_queries,) int64, optional
         How many codes the search visited: those scored, and those dropped after some of their
         codewords. Codes skipped by the codewords of their inverted list, the first two or three,
         do not count. If not given, those scored.
@@ -48,14 +48,14 @@ class SearchResult:
     scores: Floats
     counts: Ints
     scored: Ints
-    seen: Ints = None  # type: ignore[assignment]
+    visited: Ints = None  # type: ignore[assignment]
     exact: Bools = None  # type: ignore[assignment]
     bound: Floats = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         n_queries, k = self.scores.shape
         values = {
-            "seen": self.scored,
+            "visited": self.scored,
             "exact": np.ones(n_queries, dtype=bool),
             "bound": self.scores[:, -1] if k else np.full(n_queries, -np.inf, dtype=np.float32),
         }
@@ -76,8 +76,8 @@ class SearchResult:
         last = top.scores[:, -1]
         exact = (top.ceilings < last) | (top.ceilings == -np.inf)
         bound = np.maximum(top.ceilings, last)
-        seen, scored = top.tallies.T
-        return cls(ids, top.scores, top.counts, scored, seen, exact, bound)
+        visited, scored = top.tallies.T
+        return cls(ids, top.scores, top.counts, scored, visited, exact, bound)
 
     @classmethod
     def merge(cls, found: Sequence["SearchResult"], k: int) -> "SearchResult":
@@ -94,7 +94,7 @@ class SearchResult:
         Returns
         -------
         SearchResult
-            Its ``scored`` and ``seen`` are the sums over all.
+            Its ``scored`` and ``visited`` are the sums over all.
 
         Examples
         --------
@@ -118,7 +118,7 @@ class SearchResult:
             scores,
             np.minimum(np.sum([result.counts for result in found], axis=0), k),
             np.sum([result.scored for result in found], axis=0),
-            np.sum([result.seen for result in found], axis=0),
+            np.sum([result.visited for result in found], axis=0),
             np.all(settled, axis=0),
             np.max([last, *(np.where(r.exact, last, r.bound) for r in found)], axis=0),
         )

@@ -331,7 +331,7 @@ def pack_bits(mask: Bools) -> Array:
 
 
 def no_ids(kind: IdKind | None, shape: tuple[int, ...]) -> Array:
-    """Return the padding that stands for "no item": -1, or None for texts."""
+    """Return padding for missing items: -1, or None for texts."""
     if kind == "text":
         return np.full(shape, None, dtype=object)
     return np.full(shape, NO_NUMBER, dtype=np.int64)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self, get_args
+from typing import Any, Self, get_args
 
 import numpy as np
 
@@ -280,20 +280,8 @@ def precision_recall_curve(
     return metrics.update(scores, relevant)._mean_curve()
 
 
-class Found(Protocol):
-    """What a search returned; `acqh.index.SearchResult` is one."""
-
-    @property
-    def ids(self) -> Array:
-        """Ids of items, (n_queries, k), best first."""
-
-    @property
-    def counts(self) -> Ints:
-        """How many of them were found, (n_queries,)."""
-
-
 def evaluate(
-    result: Found,
+    result: Any,
     query_labels: Any,
     database_labels: Any,
     *,
@@ -372,7 +360,7 @@ def evaluate(
     return metrics.result()
 
 
-def _rows(result: Found, n_queries: int, n_database: int, ids: Any) -> Ints:
+def _rows(result: Any, n_queries: int, n_database: int, ids: Any) -> Ints:
     """Return the database rows of what was found, -1 beyond the end of a list."""
     if len(result.ids) != n_queries:
         raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""Compiled loops that lay out codes: a counting sort into lists, then a sort within each cell.
+"""Compiled loops that lay out codes: a counting sort into lists, then a sort within each list.
 
 Both keep equal codes in the order in which they came. No loop trusts its source to give the same
 codes each time: an item for which no room was counted is not written.
@@ -56,13 +56,13 @@ def place_items(
     Parameters
     ----------
     codes : (n_items, n_codebooks) uint8
-        Words below `size`.
+        Codewords below `size`.
     rows : (n_items,) uint32
     n_prefix, size : int
     free : (n_lists,) uint64
-        The next free place of each cell; raised.
+        The next free place of each list; raised.
     ends : (n_lists,) uint64
-        The end of each cell.
+        The end of each list.
     suffixes : (n_entries, n_codebooks - n_prefix) uint8; filled
     out_rows : (n_entries,) uint32; filled
 
@@ -155,14 +155,14 @@ def _radix_sort(suffixes: Array, rows: Array, spare_suffixes: Array, spare_rows:
 
 @kernel()
 def sort_lists(starts: Array, suffixes: Array, rows: Array) -> None:
-    """Sort the items of each cell by their other codewords; equal ones keep their order.
+    """Sort the items of each list by their other codewords; equal ones keep their order.
 
-    `starts`: (n_lists + 1,) uint32; where each cell starts, and the end of the last. `suffixes`:
+    `starts`: (n_lists + 1,) uint32; where each list starts, and the end of the last. `suffixes`:
     (n_entries, n_codewords) uint8; sorted. `rows`: (n_entries,) uint32; put in the same order.
 
     Notes
     -----
-    Takes room for a second copy of the largest cell.
+    Needs memory for a second copy of the largest list.
     """
     if suffixes.shape[1] == 0:
         return
@@ -182,7 +182,7 @@ def sort_lists(starts: Array, suffixes: Array, rows: Array) -> None:
 
 @kernel()
 def _is_new(suffixes: Array, entry: Any, start: Any) -> Any:
-    """Whether an item's code differs from that of the item before it in the cell."""
+    """Whether an item's code differs from that of the item before it in the list."""
     differs = entry == start
     for column in range(suffixes.shape[1]):
         differs |= suffixes[entry, column] != suffixes[entry - 1, column]
@@ -223,7 +223,7 @@ def pack_groups(
     starts, suffixes, rows
         As `sort_lists` leaves them.
     size : int
-        Words of a codebook.
+        Codewords of a codebook.
     codes : (n_codes, n_codebooks) uint8; filled
     row_lists : ((n_codes + 1,) uint32, (n_bytes,) uint8)
         Where each list starts, and the gaps; filled.
@@ -257,13 +257,13 @@ def pack_groups(
 
 @kernel()
 def measure_norm_bounds(starts: Array, suffixes: Array, codewords: Array, step: float) -> Any:
-    """Return how long the sums of codewords of each cell's items are, at most, in steps rounded up.
+    """Return the largest norm of the residuals of each list's items, in steps, rounded up.
 
     Parameters
     ----------
     starts : (n_lists + 1,) uint32
     suffixes : (n_entries, n_suffix) uint8
-        Words below the codebook size.
+        Codewords below the codebook size.
     codewords : (n_suffix, codebook_size, n_components) float32
     step : float
         At least the longest possible sum divided by 255.
@@ -302,7 +302,7 @@ def read_codes(starts: Array, suffixes: Array, size: int, entries: Array, codes:
         Rising from 0 to the number of entries.
     suffixes : (n_entries, n_codewords) uint8
     size : int
-        Words of a codebook.
+        Codewords of a codebook.
     entries : (n,) int64
         Rising, and each of them there.
     codes : (n, n_codebooks) uint8; filled

@@ -128,19 +128,9 @@ def _visit_above(
     the number of keys, the worst of them, and the number of entries in the visited lists.
     """
     floor, max_residual = lows
-    lists, allowed, keys, k, suffix_max = (
-        query.lists,
-        query.allowed,
-        query.keys,
-        query.k,
-        query.suffix_max,
-    )
-    starts, suffixes, rows, norm_bounds = (
-        lists.starts,
-        lists.suffixes,
-        lists.rows,
-        lists.norm_bounds,
-    )
+    lists, allowed, keys, k = query.lists, query.allowed, query.keys, query.k
+    starts, suffixes, suffix_max = lists.starts, lists.suffixes, query.suffix_max
+    rows, norm_bounds = lists.rows, lists.norm_bounds
     bounds = (suffix_max[0], query.base, query.span)
     tables = query.table[lists.n_prefix_a + lists.n_prefix_b :]
     order_a, scores_a, bounds_a = traversal.order_a, traversal.scores_a, traversal.bounds_a
@@ -149,8 +139,8 @@ def _visit_above(
     n_b, (last_a, last_b) = order_b.shape[0], (traversal.ordered[0], traversal.ordered[1])
     # Long suffixes are skipped by their first codeword if the others cannot make up for it.
     deep, short = suffixes.shape[1] >= MIN_GROUPED, suffixes.shape[1] == 2
-    seen, given_up, left = np.int64(0), np.int64(0), NO_LIMIT
-    passed, chosen = np.int64(0), np.empty(_CHUNK, dtype=np.uint64)
+    n_visited, n_abandoned, left = np.int64(0), np.int64(0), NO_LIMIT
+    n_listed, chosen = np.int64(0), np.empty(_CHUNK, dtype=np.uint64)
     first_table = tables[0] if deep else query.table[0]
     limited = False
     if limits is not None:
@@ -159,12 +149,12 @@ def _visit_above(
     threshold = key_score(worst)
     low = max(floor, threshold - max_residual)
     for place in range(last_a):
-        if bounds_a[place] + bounds_b[0] < low or (limited and seen >= left):
+        if bounds_a[place] + bounds_b[0] < low or (limited and n_visited >= left):
             break
         a = order_a[place]
         next_b = visited[place]
         while next_b < last_b and scores_a[a] + bounds_b[next_b] >= low:
-            if limited and seen >= left:
+            if limited and n_visited >= left:
                 break
             b = order_b[next_b]
             next_b += 1
@@ -175,29 +165,28 @@ def _visit_above(
             start, stop = np.uint64(starts[cell]), np.uint64(starts[cell + _ONE])
             if start == stop:
                 continue
-            passed += np.int64(stop - start)
+            n_listed += np.int64(stop - start)
             while start < stop:
                 end, n = stop, np.int64(stop - start)
                 if deep:
                     end = min(start + _CHUNK, stop)
                     need = (threshold - suffix_max[1]) - prefix
                     n = choose(chosen, first_table, suffixes, start, end, need)
-                if n > left - seen:  # look at some, and take the cell as not visited
-                    n, stop = left - seen, end
+                if n > left - n_visited:  # visit some, and leave the list unvisited
+                    n, stop = left - n_visited, end
                     next_b -= 1
-                seen += n
+                n_visited += n
                 for i in range(np.uint64(n)):
                     entry = chosen[i] if deep else start + i
                     if deep:
-                        score = prefix + tables[0, suffixes[entry, 0]]
+                        start_score = prefix + tables[0, suffixes[entry, 0]]
                         score = suffix_score(
-                            tables, suffixes, suffix_max, entry, 1, score, threshold
+                            tables, suffixes, suffix_max, entry, 1, start_score, threshold
                         )
-                        given_up += score == _LOWEST
+                        n_abandoned += score == _LOWEST
                     elif short:
-                        score = (prefix + tables[0, suffixes[entry, 0]]) + tables[
-                            1, suffixes[entry, 1]
-                        ]
+                        score = prefix + tables[0, suffixes[entry, 0]]
+                        score += tables[1, suffixes[entry, 1]]
                     else:
                         score = suffix_score(
                             tables, suffixes, suffix_max, entry, 0, prefix, threshold
@@ -215,9 +204,9 @@ def _visit_above(
                 start = end
             low = max(floor, threshold - max_residual)
         visited[place] = next_b
-    query.tally[0] += seen
-    query.tally[1] += seen - given_up
-    return count, worst, passed
+    query.tally[0] += n_visited
+    query.tally[1] += n_visited - n_abandoned
+    return count, worst, n_listed
 
 
 @kernel()
@@ -257,8 +246,8 @@ def _search_one(
 ) -> Any:
     """Visit lists best first, by levels of prefix score, until no other can hold a top-k item.
 
-    Or until the limits is spent. Returns how many keys there are, the worst of them, and what the
-    items that were left out can score at most, as far as it is no less than the worst.
+    Or until the limits are reached. Returns the number of keys, the worst of them, and the highest
+    score that an unvisited item can have, if that is not below the worst.
     """
     n_entries = query.lists.suffixes.shape[0]
     limit, misses = NO_LIMIT, -1.0
@@ -287,7 +276,7 @@ def _search_one(
     histogram, mean, deviation = np.zeros(0, dtype=np.float64), 0.0, 1.0
     # With short suffixes, going on is cheaper than estimating until many codes were visited.
     worth = query.tally[0] + (_ESTIMATE_AFTER if query.lists.suffixes.shape[1] <= 2 else 0)
-    passed, proven = np.int64(0), False
+    n_listed, proven = np.int64(0), False
     for level in range(1, N_LEVELS + 2):
         floor = _LOWEST
         if level <= last_level and not full_scan:
@@ -295,10 +284,10 @@ def _search_one(
         if floor < reached:
             order_prefixes(traversal, highs, _LOWEST, reached, full_scan)
             reached = _LOWEST
-        count, worst, n_passed = _visit_above(
+        count, worst, n_more = _visit_above(
             query, traversal, limits, (floor, max_residual), done, count, worst
         )
-        passed += n_passed
+        n_listed += n_more
         if count >= query.k:
             count, worst = query.k, keep_best(query.keys, count, query.k)
         threshold = key_score(worst)
@@ -314,7 +303,7 @@ def _search_one(
             width, need = spread / (N_LEVELS * BINS_PER_LEVEL), threshold - best - mean
             if expected_misses(histogram, level, width, need, deviation) <= misses:
                 break
-        full_scan = not limited and passed * FULL_SCAN_FRACTION > n_entries
+        full_scan = not limited and n_listed * FULL_SCAN_FRACTION > n_entries
         if full_scan:
             # Start again, in storage order, for all that is no worse than the worst found.
             count, worst = forget_rows(query, count), worst + _ONE
@@ -365,18 +354,15 @@ def search_lists(
     best : (keys, counts, worsts, tallies, ceilings)
         Of each query: (capacity,) uint64, the best so far in any order, see `pack_key`, with a
         capacity above k; int64, how many keys there are, at most k; uint64, a key that the k-th
-        best is known not to exceed, `NO_KEY` at first; (2,) int64, raised by how many codes were
-        looked at beyond what groups them, and how many scored to the last codeword; float32, raised
-        to what an item can score that was left out.
+        best is known not to exceed, `NO_KEY` at first; (2,) int64, increased by the number of codes
+        visited and of codes scored to the last codeword; float32, raised to the bound of the scores
+        of unvisited items.
     """
     codewords, queries = codebooks_and_queries
     tops, scales, bases, spans = bounds
     keys, counts, worsts, tallies, ceilings = best
-    size, n_prefix, n_entries = (
-        lists.codebook_size,
-        lists.n_prefix_a + lists.n_prefix_b,
-        len(lists.suffixes),
-    )
+    size, n_prefix = lists.codebook_size, lists.n_prefix_a + lists.n_prefix_b
+    n_entries = len(lists.suffixes)
     first_row, allowed = rows
     traversal = new_traversal(size**lists.n_prefix_a, size**lists.n_prefix_b)
     suffix_max = np.empty(tops.shape[1] - n_prefix + 1, dtype=np.float32)

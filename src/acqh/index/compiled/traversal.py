@@ -265,7 +265,7 @@ def choose(chosen: Array, table: Array, suffixes: Array, start: Any, end: Any, n
 def list_bound(bounds: Any, norm_bounds: Array, cell: Any, prefix: Any) -> Any:
     """Return an upper bound of the scores of a list's items.
 
-    `bounds` are what a suffix adds at most in any cell, and the query's base and span.
+    `bounds` are what a suffix adds at most in any list, and the query's base and span.
     """
     most, base, span = bounds
     if norm_bounds.shape[0] > 0:
@@ -333,15 +333,12 @@ def count_codes_by_score(query: Query, traversal: Traversal, best: Any, spread: 
     counts = np.zeros(n_bins + 1, dtype=np.float64)
     starts, scores_a, scores_b = query.lists.starts, traversal.scores_a, traversal.scores_b
     n_b, n_lists = scores_b.shape[0], starts.shape[0] - 1
-    step = (
-        max(1, n_lists // _SAMPLED_LISTS) | 1
-    )  # odd, so that all codewords of the second half occur
+    step = max(1, n_lists // _SAMPLED_LISTS) | 1  # odd: all codewords of the second half occur
     scale = np.float32(n_bins) / max(spread, np.float32(1e-30))
     for cell in range(0, n_lists, step):
         drop = best - scores_a[cell // n_b] - scores_b[cell % n_b]
-        counts[np.int64(min(drop * scale, n_bins))] += step * np.int64(
-            starts[cell + 1] - starts[cell]
-        )
+        n_codes = np.int64(starts[cell + 1] - starts[cell])
+        counts[np.int64(min(drop * scale, n_bins))] += step * n_codes
     return counts
 
 
