@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ def keep_few():
     """Keep few items as they came, as users' indexes do; the other tests have them laid out."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("acqh.index.code_index.FLAT_MAX_ROWS", layout.FLAT_MAX_ROWS)
+        # As if compiled code were not loaded.
+        patch.setattr("acqh.index.code_index.sys", SimpleNamespace(modules={}))
         yield
 
 

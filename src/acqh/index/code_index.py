@@ -1,5 +1,6 @@
 """CodeIndex: exact search over additive codes."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
@@ -9,6 +10,7 @@ import numpy as np
 from acqh._core.arrays import Array, Bools, Floats, Ints, check_positive_int, take_in
 from acqh._core.runtime import Progress
 from acqh.errors import CorruptBundleError, InvalidInputError
+from acqh.index import flat
 from acqh.index.base import BaseIndex
 from acqh.index.checks import (
     as_codebooks,
@@ -27,7 +29,6 @@ from acqh.index.flat import (
     flat_targets,
     planes_of,
     search_flat,
-    tables_of,
 )
 from acqh.index.ids import read_ids
 from acqh.index.norm_bounds import ResidualCodebooks
@@ -46,6 +47,8 @@ from acqh.index.snapshot import ALL_ROWS, NewIds, Snapshot, pack_bits
 if TYPE_CHECKING:
     from acqh.index.inverted import InvertedSegment
 
+# Scores that NumPy computes as quickly as compiled code that is loaded, the best k included.
+_QUICK_SCORES = 8192
 # A filter that leaves more than this share of the rows hardly slows a search down.
 _MAX_COPIED_SHARE = 1 / 4
 # Nanoseconds of copying out the rows that a filter allows: per row of the segment, and per row
@@ -241,10 +244,12 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         snapshot = self._snapshot
         masks = None if filter is None else snapshot.rows_allowed(filter)
         n_rows = int(snapshot.first_rows[-1])
-        is_small = n_rows <= FLAT_MAX_ROWS and n_rows * len(queries) <= FLAT_MAX_SCORES
+        compiled = sys.modules.get("acqh.index.compiled.tables")
+        max_scores = FLAT_MAX_SCORES if compiled is None else _QUICK_SCORES
+        is_small = n_rows <= FLAT_MAX_ROWS and n_rows * len(queries) <= max_scores
         is_flat = all(isinstance(part.segment, FlatSegment) for part in snapshot.parts)
         if is_small and is_flat and stop == EXHAUSTIVE:
-            tables = tables_of(self._codewords, queries)
+            tables = (compiled or flat).tables_of(self._codewords, queries)
             top = search_flat(tables, flat_targets(snapshot, masks), n_found)
         else:
             top = search_inverted(

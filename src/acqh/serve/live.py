@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, Literal, TypeVar
 
 from starlette.exceptions import HTTPException
@@ -140,6 +141,7 @@ class Live:
     def _open(self, *, verify: bool = False) -> Collection:
         """Open the collection on disk, and answer one query of each kind from it."""
         collection = Collection.open(self._path, text_encoder=self._settings.text_encoder)
+        import_module("acqh.index.compiled.tables")  # so that searches use compiled code
         try:
             if verify:
                 _check_items(collection)

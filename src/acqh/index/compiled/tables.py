@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array
+from acqh._core.arrays import Array, Floats
 from acqh._core.runtime import kernel
+from acqh.index.search import TABLE_WIDTH, check_scales
 
 
 @kernel()
@@ -44,6 +45,16 @@ def fill_tables(
             tops[i, s], low = extent(tables[i, s, :size])
             # A sum, not the larger, so that NaN is passed on.
             scales[i] += abs(tops[i, s]) + abs(low)
+
+
+def tables_of(codewords: Floats, queries: Floats) -> Floats:
+    """Return what `flat.tables_of` does."""
+    shape = len(queries), len(codewords)
+    tables = np.zeros((*shape, TABLE_WIDTH), dtype=np.float32)
+    tops, scales = np.empty(shape, dtype=np.float32), np.empty(len(queries), dtype=np.float32)
+    fill_tables(codewords, queries, tables, tops, scales)
+    check_scales(scales)
+    return tables
 
 
 @kernel()
