@@ -146,7 +146,7 @@ def report(
     directory: Annotated[Path, Argument(metavar="FOLDER", help="Folder that acqh bench wrote to.")],
     out: Annotated[Path | None, Option(help="By default FOLDER/report.")] = None,
 ) -> None:
-    """Write the results of a bench as one HTML page, CSV and LaTeX tables."""
+    """Write the results of a bench as one HTML page and as CSV, LaTeX and Markdown tables."""
     from acqh.bench import write_report
 
     with reporting() as show:

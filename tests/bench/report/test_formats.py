@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from acqh.bench.report.formats import escape_latex, to_csv, to_latex
+from acqh.bench.report.formats import escape_latex, to_csv, to_latex, to_markdown
 from acqh.bench.report.results import load_results
 from acqh.bench.report.tables import compare
 
@@ -56,6 +56,14 @@ def test_latex_shows_best_second_trivial_baselines_and_what_must_be_said(table):
     assert re.search(r"\\midrule\nrandom.* & searched view", latex)
     for phrase in ("ties in expectation", "cut-off all", "seeds 0, 1", "within the cut-off"):
         assert phrase in latex
+
+
+def test_markdown_has_as_many_values_in_every_line_and_marks_the_best(table):
+    lines = to_markdown(table).splitlines()
+    bars = {len(re.findall(r"(?<!\\)\|", line)) for line in lines}
+    assert bars == {len(table.names) + len(table.columns) + 1}
+    assert lines[2].startswith("| acqh-paper | labels | **0.505** |")
+    assert lines[-1].startswith("| *random* | searched view |")
 
 
 def test_names_cannot_break_latex(table):

@@ -56,7 +56,7 @@ def column(page, table, number):
 
 
 def test_everything_is_written_beside_the_page(made, bench_folder):
-    assert {path.suffix for path in made.tables} == {".csv", ".tex"}
+    assert {path.suffix for path in made.tables} == {".csv", ".tex", ".md"}
     for path in (made.page, *made.tables):
         assert path.stat().st_size > 0
     assert made.n_failed == 0

@@ -1,7 +1,8 @@
-"""Tables as HTML, for the page, as LaTeX, for papers, and as CSV, for programs."""
+"""Tables as HTML, LaTeX, Markdown and CSV."""
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import NamedTuple
@@ -17,6 +18,7 @@ _LATEX = {
 }  # fmt: skip
 _LATEX_VERDICTS = {"better": "$^{+}$", "worse": "$^{-}$"}
 _LATEX_PLACES = {1: r"\textbf{%s}", 2: r"\underline{%s}"}
+_MARKDOWN_PLACES = {1: "**%s**", 2: "<u>%s</u>"}
 _HTML_VERDICTS = {
     "better": '<span class="up" title="better than the best baseline, p = {p:.2g}">▲</span>',
     "worse": '<span class="down" title="worse than the best baseline, p = {p:.2g}">▼</span>',
@@ -74,6 +76,20 @@ def to_csv(table: Table) -> str:
                 )
             )  # fmt: skip
     return text.getvalue()
+
+
+def to_markdown(table: Table) -> str:
+    """Return a table as Markdown: the best value of a column is bold, the second underlined."""
+    heads = [f"{column.group} {column.name}".strip() for column in table.columns]
+    lines = [[*table.names, *heads], ["---"] * (len(table.names) + len(heads))]
+    for row, names, values in _rows(table):
+        is_trivial = row.kind == "trivial"
+        label, *others = (re.sub(r"([\\`*_|<>\[\]])", r"\\\1", name) for name in names)
+        cells = [
+            _MARKDOWN_PLACES.get(v.entry.place, "%s") % v.mean if v.entry else "" for v in values
+        ]
+        lines.append([f"*{label}*" if is_trivial else label, *others, *cells])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def escape_latex(text: str) -> str:

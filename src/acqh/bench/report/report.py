@@ -1,4 +1,4 @@
-"""Write the report of a bench: one HTML page, and tables as CSV and LaTeX."""
+"""Write the report of a bench: one HTML page, and tables as CSV, LaTeX and Markdown."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,12 +6,15 @@ from os import PathLike
 from pathlib import Path
 
 from acqh.bench.report.drawing import draw
-from acqh.bench.report.formats import to_csv, to_latex
+from acqh.bench.report.formats import to_csv, to_latex, to_markdown
 from acqh.bench.report.page import render_page
 from acqh.bench.report.plots import plots_of
 from acqh.bench.report.results import load_results
 from acqh.bench.report.tables import compare
 from acqh.io.write import replace_file
+
+# By the ending of their files.
+_FORMATS = {"csv": to_csv, "tex": to_latex, "md": to_markdown}
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class ReportFiles:
     page : Path
         One HTML file that needs no other.
     tables : tuple of Path
-        CSV and LaTeX.
+        CSV, LaTeX and Markdown.
     n_runs, n_failed : int
 
     Examples
@@ -88,9 +91,9 @@ def write_report(
     (folder / "tables").mkdir(parents=True, exist_ok=True)
     tables, drawn = [], {}
     for table in (table for made in comparisons for table in made.tables):
-        for kind, text in (("csv", to_csv(table)), ("tex", to_latex(table))):
+        for kind, write in _FORMATS.items():
             tables.append(folder / "tables" / f"{table.name}.{kind}")
-            replace_file(tables[-1], text.encode())
+            replace_file(tables[-1], write(table).encode())
     for plot in (plot for group in plots.values() for plot in group):
         on_step(f"drawing {plot.name}")
         drawn[plot.name] = draw(plot)
