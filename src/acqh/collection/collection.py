@@ -249,7 +249,6 @@ class Collection(OpenCollection):
 
     # What the build left out and why, as (what, why); empty in a collection that was opened.
     skipped: tuple[tuple[str, str], ...] = ()
-    _counts: tuple[str, stored.Counts] | None = None
 
     def close(self) -> None:
         """Save the index and close all files; safe to call twice."""
@@ -266,8 +265,9 @@ class Collection(OpenCollection):
         return f"<Collection {self.path.name!r}: {state}>"
 
     def __len__(self) -> int:
-        with self._store.reading() as connection:
-            return len(self.opened.index.at(connection))
+        opened = self.opened
+        with opened.store.reading() as connection:
+            return len(opened.index.at(connection))
 
     def __iter__(self) -> Iterator[str]:
         last = 0
@@ -321,8 +321,9 @@ class Collection(OpenCollection):
     @property
     def drift(self) -> Drift:
         """How well items that were added since it was built fit what was learnt."""
-        with self._store.reading() as connection:
-            return stored.read_drift(connection, self.opened.facts.expected_error)
+        opened = self.opened
+        with opened.store.reading() as connection:
+            return stored.read_drift(connection, opened.facts.expected_error)
 
     @property
     def codebooks(self) -> Floats:
@@ -812,12 +813,9 @@ class Collection(OpenCollection):
 
     def _counted(self) -> stored.Counts:
         """Return how many items there are of what; counted once after each change."""
-        opened, known = self.opened, self._counts
+        opened = self.opened
         with opened.store.reading() as connection:
-            change = read_change(connection)
-            if known is None or (known[0], known[1].change) != (opened.facts.generation, change):
-                self._counts = known = opened.facts.generation, stored.count_all(connection)
-            return known[1]
+            return opened.counts(connection)
 
     def stats(self) -> CollectionStats:
         """Return facts about the collection."""

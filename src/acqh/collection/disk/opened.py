@@ -27,9 +27,23 @@ from acqh.collection.disk.generations import (
     use_current,
 )
 from acqh.collection.disk.model import Coder, describe, phrase
-from acqh.collection.store.file import Store, checksum, open_store, read_change, read_text
-from acqh.collection.store.items import changes_since, codes_of, has_more_than, is_forgotten
-from acqh.collection.store.vocabulary import VocabularyCache
+from acqh.collection.store.file import (
+    Store,
+    UntilChange,
+    checksum,
+    open_store,
+    read_change,
+    read_text,
+)
+from acqh.collection.store.items import (
+    Counts,
+    changes_since,
+    codes_of,
+    count_all,
+    has_more_than,
+    is_forgotten,
+)
+from acqh.collection.store.vocabulary import Vocabulary
 from acqh.encoders.general.model import GeneralMap
 from acqh.encoders.minilm import MiniLM, QueryTable
 from acqh.errors import AcqhError, CollectionError, CorruptBundleError, ReplacedError
@@ -290,7 +304,8 @@ class Opened:
     by_table: bool = False  # whether texts of queries are described by the table of pieces
     # What searches chose among, by what they were restricted to; the last to be used at the end.
     selections: OrderedDict[Any, Any] = field(default_factory=OrderedDict)
-    vocabulary: VocabularyCache = field(default_factory=VocabularyCache)
+    vocabulary: UntilChange[Vocabulary] = field(default_factory=lambda: UntilChange(Vocabulary))
+    counts: UntilChange[Counts] = field(default_factory=lambda: UntilChange(count_all))
     text_vectors: dict[str, Floats | None] = field(default_factory=dict)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -89,6 +89,7 @@ CREATE TABLE item_values (
 ) WITHOUT ROWID;
 {WORDS_SCHEMA}
 """
+T = TypeVar("T")
 _DEFINITIONS = "SELECT type, name, tbl_name, sql FROM sqlite_master"
 
 
@@ -121,6 +122,23 @@ def first_row(connection: sqlite3.Connection, statement: str, *values: Any) -> A
 def as_numbers(rows: Iterable[tuple[int]]) -> Ints:
     """Return rows of one number each in rising order, int64 (n_rows,)."""
     return np.sort(np.fromiter((number for (number,) in rows), dtype=np.int64))
+
+
+class UntilChange(Generic[T]):
+    """Keeps what a function reads from a store until the next change; any thread may use it."""
+
+    def __init__(self, read: Callable[[sqlite3.Connection], T]) -> None:
+        self._read = read
+        self._lock = threading.Lock()
+        self._latest: tuple[int, T] | None = None
+
+    def __call__(self, connection: sqlite3.Connection) -> T:
+        """Return the result for the state that a connection sees."""
+        change = read_change(connection)
+        with self._lock:
+            if self._latest is None or self._latest[0] != change:
+                self._latest = change, self._read(connection)
+            return self._latest[1]
 
 
 class Store:

@@ -1,12 +1,10 @@
 """Vocabulary: every word of the full-text index, to complete prefixes and to correct typos."""
 
 import sqlite3
-import threading
 
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh.collection.store.file import read_change
 
 VOCABULARY = "CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab(main, words, row)"
 # The most frequent words, about 60 bytes each: 30 MB at most.
@@ -99,19 +97,3 @@ def _trigrams(text: str) -> tuple[Array, Array]:
     """Return every three neighbouring characters as one int64, and the characters."""
     points = np.frombuffer(text.encode("utf-32-le"), np.uint32).astype(np.int64)
     return points[:-2] << 42 | points[1:-1] << 21 | points[2:], points
-
-
-class VocabularyCache:
-    """The vocabulary of a collection, read again after a change; any thread may use it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: tuple[int, Vocabulary] | None = None
-
-    def __call__(self, connection: sqlite3.Connection) -> Vocabulary:
-        """Return the vocabulary that a connection sees."""
-        change = read_change(connection)
-        with self._lock:
-            if self._kept is None or self._kept[0] != change:
-                self._kept = change, Vocabulary(connection)
-            return self._kept[1]
