@@ -1,4 +1,4 @@
-"""Array types, and the checks every room makes on matrices that users hand in."""
+"""Array types, and checks of matrices that users pass."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -106,7 +106,7 @@ def as_matrix(value: Any, name: str) -> Matrix:
 
 
 def as_rows(value: Any, name: str, error: type[AcqhError] = ViewError) -> Matrix:
-    """Return an array or CSR of what was given; refuse what would be misread as numbers.
+    """Return an array or CSR; reject values that would be misread as numbers.
 
     Parameters
     ----------
@@ -231,13 +231,13 @@ def check_width(matrix: Matrix, expected: int, name: str) -> None:
 
 
 def check_name(widths: Mapping[str, int], view: str) -> None:
-    """Refuse a view that was not fitted."""
+    """Raise ViewError for a view that was not fitted."""
     if view not in widths:
         raise ViewError(f"no view is called {view!r}; the model was fitted with {sorted(widths)}")
 
 
 def check_view(widths: Mapping[str, int], X: Any, view: str) -> Matrix:
-    """Return rows of a fitted view as a matrix; refuse another view or width."""
+    """Return rows of a fitted view as a matrix; reject another view or width."""
     check_name(widths, view)
     matrix = as_matrix(X, f"view '{view}'")
     check_width(matrix, widths[view], f"view '{view}'")
@@ -256,7 +256,7 @@ def count_paired(views: Mapping[str, Any], labels: Any = None) -> int:
 
 
 def slices(n_rows: int, size: int) -> Iterator[slice]:
-    """Yield what cuts rows into blocks of a size, of which the last may have fewer.
+    """Yield the slices of blocks of rows; the last block may be smaller.
 
     Examples
     --------
@@ -269,7 +269,7 @@ def slices(n_rows: int, size: int) -> Iterator[slice]:
 def group_rows(masks: Mapping[str, Bools], rows: Ints) -> Iterator[tuple[tuple[str, ...], Ints]]:
     """Yield each combination of masks that holds for some of the rows, and for which of them.
 
-    Rows for which none holds are passed over.
+    Rows for which none holds are skipped.
 
     Examples
     --------
@@ -344,7 +344,7 @@ def as_numbers(value: Any, name: str, shape: str) -> Array:
 
 
 def check_positive_int(value: Any, name: str, *, minimum: int = 1) -> int:
-    """Return the value as an int; refuse what is not a whole number of at least `minimum`.
+    """Return the value as an int; reject all but whole numbers of at least `minimum`.
 
     Examples
     --------

@@ -36,7 +36,7 @@ def check_device(device: str) -> Any:
 
 
 def row_blocks(n_rows: int, bytes_per_row: int, max_memory: int) -> Iterator[slice]:
-    """Cut rows into blocks of which each needs at most so much working memory.
+    """Cut rows into blocks that each need at most `max_memory` bytes.
 
     Raises InvalidInputError: not even one row fits.
 
@@ -82,7 +82,7 @@ def first_bad_row(matrix: Tensor) -> int | None:
 
 
 def check_rows(matrix: Tensor, name: str, width: int | None = None) -> None:
-    """Refuse a tensor that is not a matrix of finite real numbers, or of another width.
+    """Reject a tensor that is not a matrix of finite real numbers, or has another width.
 
     Raises ViewError: it is not; the message names a bad row.
 

@@ -45,7 +45,7 @@ def parse_json(content: str | bytes) -> Any:
 
 @contextmanager
 def written_whole(target: Path) -> Iterator[Path]:
-    """Give a temporary name beside a file; what is written there gets the file's name at the end.
+    """Give a temporary name next to a file; it gets the file's name at the end.
 
     If the block fails, the target is as it was.
     """
@@ -161,7 +161,7 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def open_regular(path: Path) -> io.FileIO:
-    """Open a plain file for unbuffered reading; refuse links, pipes and devices.
+    """Open a plain file for unbuffered reading; reject links, pipes and devices.
 
     Raises FileNotFoundError: there is no such file. Raises CorruptBundleError: it is not a plain
     file.

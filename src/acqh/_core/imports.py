@@ -66,7 +66,7 @@ def require(module: str) -> Any:
 def load_plugins(group: str) -> dict[str, Any]:
     """Return what installed packages offer under a group, by name.
 
-    One that cannot be loaded is passed over with a warning: a package that has nothing to do
+    One that cannot be loaded is skipped with a warning: a package that has nothing to do
     with the task at hand must not be able to stop it.
 
     A group is such as ``"acqh.methods"``; what it has is the same on every call.

@@ -155,8 +155,8 @@ def split_labels(text: str, separator: str | None = None) -> list[str]:
     """Return the labels in one text.
 
     `separator`: what stands between labels; ``|`` by default, but then a comma or semicolon without
-    any ``|`` may mean either and is refused. Raises InvalidInputError: it cannot be told whether
-    the text is one label or several, or the separator is empty.
+    any ``|`` may mean either and is rejected. Raises InvalidInputError: the text may be one
+    label or several, or the separator is empty.
 
     Examples
     --------

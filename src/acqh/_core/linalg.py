@@ -85,7 +85,7 @@ def whiten(gram: Floats, ridge: float = 0.0, *, floor: float = 0.0) -> Floats:
     """Return the directions in which a symmetric matrix is the identity.
 
     The columns R satisfy ``R.T @ (gram + ridge * I) @ R = I`` and span what the matrix itself
-    spans: directions with an eigenvalue below ``RANK_TOLERANCE`` of the largest are left out,
+    spans: directions with an eigenvalue below ``RANK_TOLERANCE`` of the largest are omitted,
     whatever the ridge, since nothing is known of them.
 
     `gram`: (n, n); symmetric, positive semi-definite up to rounding. `ridge`: not negative.

@@ -68,9 +68,9 @@ class Choice:
         sides = {}
         for name, weight, width in zip(KERNELS, self.weights, self.widths, strict=True):
             # Inner products, unlike distances, depend on the origin.
-            own = columns if np.isfinite(width) else columns._replace(origin=None)
+            kernel_columns = columns if np.isfinite(width) else columns._replace(origin=None)
             if weight:
-                sides[name] = prepare(name, X, own)
+                sides[name] = prepare(name, X, kernel_columns)
         return sides
 
     def between(self, left: Prepared, right: Prepared) -> Callable[[slice, slice], Any]:
@@ -102,11 +102,9 @@ class _Trial:
         if name not in self._products:
             pair = products(train, train), products(train, held)
             self._products[name] = (*pair, self_products(train), self_products(held))
-        inner, outer, own, their = self._products[name]
-        return (
-            gaussian(1.0 * inner, own, own, width).astype(np.float64, copy=False),
-            gaussian(1.0 * outer, own, their, width).astype(np.float64, copy=False),
-        )
+        inner, outer, left, right = self._products[name]
+        blocks = gaussian(1.0 * inner, left, left, width), gaussian(1.0 * outer, left, right, width)
+        return blocks[0].astype(np.float64), blocks[1].astype(np.float64)
 
     def errors(self, weights: Mixture) -> Floats:
         """Return the error of a sum of kernels for every ridge, as a share of the mean's."""
@@ -143,7 +141,7 @@ def choose(
     ridge: float | None,
     is_small: bool = False,
 ) -> Choice:
-    """Choose widths, weights and a ridge on training rows, half of which are held out.
+    """Choose widths, weights and a ridge on training rows, with half of them held out.
 
     `sides`: some rows in random order, prepared for each kernel that may be used. `targets`:
     (n_rows, n_targets); None: nothing is chosen but widths, the mean squared distances, with equal

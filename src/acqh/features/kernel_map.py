@@ -163,7 +163,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
             negative numbers, or the ridge is too small.
         """
         self._check_params()
-        given, X = X, self._check_fit(X)
+        source, X = X, self._check_fit(X)
         names, n_rows = self._names(X), X.shape[0]
         targets = _check_targets(targets, X)
         rng = check_rng(self.random_state)
@@ -192,7 +192,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
             )
         self._keep(anchors, coefficients.astype(np.float32), offset, choice, columns.idf)
         left_out = left_out.astype(X.dtype, copy=False)
-        return to_tensor(left_out, given.device) if is_tensor(given) else left_out
+        return to_tensor(left_out, source.device) if is_tensor(source) else left_out
 
     def _check_fit(self, X: Any) -> Matrix:
         X = super()._check_fit(X)
@@ -320,8 +320,8 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         is_room = itemsize * n_rows**2 <= self.max_memory
         # Kernels of the anchors, normal equations, their factor, its inverse.
         most = min(SMALL, max(1, int(np.sqrt(self.max_memory / 32))))
-        wanted = self.n_anchors or (n_rows if is_room else most)
-        return n_rows if wanted >= n_rows and is_room else min(wanted, n_rows, SMALL)
+        n_anchors = self.n_anchors or (n_rows if is_room else most)
+        return n_rows if n_anchors >= n_rows and is_room else min(n_anchors, n_rows, SMALL)
 
     def _anchors(
         self, X: Matrix, choice: Choice, columns: Columns, n_anchors: int, rng: np.random.Generator

@@ -62,34 +62,34 @@ class Dual:
 
     def solve_once(self, right: Floats) -> Floats:
         """Return the solution in the precision of the factor, (n_rows, k) in float64."""
-        found, _ = self._potrs(self.matrix, right.astype(self.matrix.dtype), lower=1)
-        return np.asarray(found, dtype=np.float64)
+        solution, _ = self._potrs(self.matrix, right.astype(self.matrix.dtype), lower=1)
+        return np.asarray(solution, dtype=np.float64)
 
     def solve_lower(self, right: Floats) -> Floats:
         """Return ``L^-1 right``."""
-        found, _ = self._trtrs(self.matrix, right.astype(self.matrix.dtype), lower=1)
-        return np.asarray(found)
+        solution, _ = self._trtrs(self.matrix, right.astype(self.matrix.dtype), lower=1)
+        return np.asarray(solution)
 
     def multiply(self, right: Floats) -> Floats:
         """Return ``A right``, (n_rows, k), in float64."""
-        found = self.diagonal[:, np.newaxis] * right
+        product = self.diagonal[:, np.newaxis] * right
         for rows in slices(len(right), BLOCK):
             upper = self.matrix[rows, rows.start :].astype(np.float64)
-            own = upper[:, : len(upper)]
-            own[...] = np.triu(own, 1)
-            found[rows] += upper @ right[rows.start :]
-            found[rows.start :] += upper.T @ right[rows]
-        return found
+            diagonal_block = upper[:, : len(upper)]
+            diagonal_block[...] = np.triu(diagonal_block, 1)
+            product[rows] += upper @ right[rows.start :]
+            product[rows.start :] += upper.T @ right[rows]
+        return product
 
     def invert_diagonal(self) -> Floats:
         """Return the diagonal of ``A^-1``, (n_rows,), from ``L^-1``, which replaces the factor."""
         self._trtri(self.matrix, lower=1, overwrite_c=1)
-        found = np.empty(len(self.matrix))
+        diagonal = np.empty(len(self.matrix))
         for rows in slices(len(self.matrix), BLOCK):
-            own, below = self.matrix[rows, rows], self.matrix[rows.stop :, rows]
-            found[rows] = np.square(np.tril(own), dtype=np.float64).sum(axis=0)
-            found[rows] += np.square(below, dtype=np.float64).sum(axis=0)
-        return found
+            diagonal_block, below = self.matrix[rows, rows], self.matrix[rows.stop :, rows]
+            diagonal[rows] = np.square(np.tril(diagonal_block), dtype=np.float64).sum(axis=0)
+            diagonal[rows] += np.square(below, dtype=np.float64).sum(axis=0)
+        return diagonal
 
 
 def solve_all(
@@ -124,19 +124,19 @@ def solve_some(
     """
     n_rows, n_anchors = len(targets), len(inner)
     blocks = [*row_blocks(n_rows, n_anchors)]
-    kept = {}
+    kernels = {}
     gram, start = ridge * _float64(inner), np.zeros((n_anchors, targets.shape[1]))
     for rows in blocks:
         block = _float64(across(rows))
         gram += block.T @ block
         start += block.T @ (targets[rows] - offset)
         if 8 * n_rows * n_anchors <= max_memory:
-            kept[rows.start] = block
+            kernels[rows.start] = block
     normal = _normal(gram)
     solution = normal.solve(start)
     left_out = 0.0 * targets
     for rows in blocks:
-        block = kept[rows.start] if rows.start in kept else _float64(across(rows))
+        block = kernels[rows.start] if rows.start in kernels else _float64(across(rows))
         # How much every row's own target counts for its prediction.
         leverages = (normal.solve_lower(block.T) ** 2).sum(0)
         left = (targets[rows] - offset - block @ solution) / (1.0 - leverages).clip(1.0 / n_rows)[

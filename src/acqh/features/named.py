@@ -5,7 +5,7 @@ from typing import Any
 from acqh._core.store import thing_of
 from acqh.errors import InvalidInputError
 
-# What stored state can name of this room, and where it is.
+# Classes of this subpackage that stored state can name, and their modules.
 STORED: dict[str, Any] = {
     "Bias": "acqh.features.simple",
     "Condition": "acqh.features.simple",
@@ -16,7 +16,7 @@ STORED: dict[str, Any] = {
     "TagSVD": "acqh.features.simple",
 }
 _VARIANTS = ("rbf_fixed", "rbf_mean", "rbf_mean2", "rbf_scaled")
-# Name -> class, ours or scikit-learn's, and parameters.
+# Name -> class, of this package or of scikit-learn, and parameters.
 _NAMED: dict[str, tuple[str, dict[str, Any]]] = {
     "bias": ("Bias", {}),
     "center": ("StandardScaler", {"with_std": False}),
@@ -48,7 +48,7 @@ def make_feature_map(kind: Any, **params: Any) -> Any:
     Parameters
     ----------
     kind : str or object with ``fit`` and ``transform``
-        A name of `list_feature_maps`, or a transformer, of which an unfitted copy is made.
+        A name of `list_feature_maps`, or a transformer, which is copied unfitted.
     **params
         Constructor arguments, with a name only.
 
@@ -69,8 +69,8 @@ def make_feature_map(kind: Any, **params: Any) -> Any:
     """
     if isinstance(kind, str):
         if kind not in _NAMED:
-            known = ", ".join(list_feature_maps())
-            raise InvalidInputError(f"no feature map is called {kind!r}; there are: {known}")
+            names = ", ".join(list_feature_maps())
+            raise InvalidInputError(f"no feature map is called {kind!r}; there are: {names}")
         name, usual = _NAMED[kind]
         return thing_of(name, STORED)(**{**usual, **params})
     if isinstance(kind, type) or not (hasattr(kind, "fit") and hasattr(kind, "transform")):

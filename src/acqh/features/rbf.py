@@ -187,6 +187,6 @@ def _blocks(X: Matrix, anchors: Matrix) -> Iterator[slice]:
 
 def _similarities(X: Matrix, anchors: Matrix, width: float) -> Floats:
     """exp(-||x - a||^2 / width) in float64, (n_rows, n_anchors)."""
-    wide = (each.astype(np.float64, copy=False) for each in (X, anchors))
-    rows, others = (prepare("rbf", each, Columns()) for each in wide)
+    wide = (side.astype(np.float64, copy=False) for side in (X, anchors))
+    rows, others = (prepare("rbf", side, Columns()) for side in wide)
     return np.asarray(kernel_block(rows, others, width))

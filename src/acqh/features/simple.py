@@ -176,10 +176,10 @@ def _gram(X: Matrix) -> Floats:
 class RowSpace(FeatureMap):
     """Coordinates of rows in the space that the fitted rows span; orthonormal, so exact for ridge.
 
-    A ridge regression has its coefficients in the span of its rows, and what new rows have beside
-    that span meets only zeros. So with more features than items nothing is lost by solving in at
-    most as many coordinates as there are items: the dual problem. Methods put this map behind a
-    view's own where it is needed.
+    A ridge regression has its coefficients in the span of its rows, and what new rows
+    have outside that span meets only zeros. So with more features than items nothing is lost by
+    solving in at most as many coordinates as there are items: the dual problem. Methods append
+    this map to a view's own if it is needed.
 
     Attributes
     ----------
@@ -217,7 +217,7 @@ class Condition(OneToOneFeatureMixin, FeatureMap):
 
     A dense view whose means lie more than a thousand times its spread from zero is centred; sparse
     rows stay as they are. Methods put this map behind a view's own where it is needed. A view whose
-    largest number is beyond 1e60 or below 1e-60 is refused.
+    largest number is beyond 1e60 or below 1e-60 is rejected.
 
     Attributes
     ----------

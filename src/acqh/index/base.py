@@ -1,4 +1,4 @@
-"""What every index does alike: keep items under ids, and change them while others search."""
+"""Base of all indexes: items under ids, in snapshots that change while others search."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -204,13 +204,13 @@ class BaseIndex(ABC, Generic[S]):
         InvalidInputError
             The ids are not of this index's kind.
         """
-        wanted = read_ids(ids)
+        to_remove = read_ids(ids)
         with self._change:
             snapshot = self._snapshot
-            check_kind(snapshot.kind, wanted)
-            rows = snapshot.find(wanted)
+            check_kind(snapshot.kind, to_remove)
+            rows = snapshot.find(to_remove)
             if (rows < 0).any():
-                unknown = wanted[rows < 0][:1].tolist()[0]
+                unknown = to_remove[rows < 0][:1].tolist()[0]
                 raise UnknownIdError(f"no item has the id {unknown!r}; nothing was removed")
             self._snapshot = snapshot.without(np.unique(rows))
         return self
@@ -269,8 +269,8 @@ class BaseIndex(ABC, Generic[S]):
             Writing failed.
         """
         snapshot, (setting_arrays, settings) = self._snapshot, self._settings()
-        kept = {f"{_KEPT}{key}": values for key, values in (arrays or {}).items()}
-        members: dict[str, Mapping[str, Array]] = {_SETTINGS: {**setting_arrays, **kept}}
+        caller_arrays = {f"{_KEPT}{key}": values for key, values in (arrays or {}).items()}
+        members: dict[str, Mapping[str, Array]] = {_SETTINGS: {**setting_arrays, **caller_arrays}}
         parts = []
         for number, part in enumerate(snapshot.parts):
             members[_member(number)], part_info = part.to_arrays()
@@ -353,7 +353,7 @@ class BaseIndex(ABC, Generic[S]):
         parts: list[Part[S]] = []
         for number, info in enumerate(stored):
             if not isinstance(info, Mapping):
-                raise CorruptBundleError(f"part {number} is described wrongly")
+                raise CorruptBundleError(f"the information on part {number} is not a dictionary")
             parts.append(self._read_part(bundle.arrays(_member(number)), info))
             require(parts[-1].ids.kind == id_kind, "id_kind")
         require(id_kind in (None, "number", "text"), "id_kind")

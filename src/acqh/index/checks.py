@@ -20,7 +20,7 @@ from acqh.errors import CorruptBundleError, InvalidInputError
 
 MAX_CODEBOOKS = 16
 MAX_CODEBOOK_SIZE = 256
-# A thread is worth starting for this many queries.
+# Queries per thread: fewer take less time than to start the thread.
 _QUERIES_A_THREAD = 32
 
 
@@ -199,7 +199,7 @@ def read_array(arrays: Mapping[str, Array], name: str, dtype: Any) -> Array:
 
 
 def check_rising(starts: Array, name: str, n: int, end: int) -> None:
-    """Refuse n starts and an end that do not rise from 0 to `end`."""
+    """Raise CorruptBundleError unless n starts and their end rise from 0 to `end`."""
     require(starts.shape == (n + 1,), name)
     if starts[0] != 0 or starts[-1] != end or (starts[1:] < starts[:-1]).any():
         raise CorruptBundleError(f"stored {name!r} must rise from 0 to {end}")

@@ -120,8 +120,8 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         """Add items that come in parts, in hardly more memory than the index takes.
 
         Gives what `add` gives of all parts put together. Every part is read twice: first its items
-        are counted, then each is put in its place. Beside the index, which takes about 6 bytes per
-        item with four codebooks, there is a part in memory, and its ids unless they count up.
+        are counted, then each is put in its place. In addition to the index, about 6 bytes
+        per item with four codebooks, one part is in memory, and its ids unless they count up.
 
         Parameters
         ----------
@@ -236,8 +236,8 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         True
         """
         stop = as_stop_rule(budget, recall)
-        given, give_back = take_in(queries)
-        queries = as_queries(given, self._codebooks.shape[2])
+        queries, give_back = take_in(queries)
+        queries = as_queries(queries, self._codebooks.shape[2])
         k = check_positive_int(k, "k")
         n_found = k if rerank is rerank_k is None else candidate_count(k, rerank, rerank_k)
         n_threads = as_thread_count(n_threads, len(queries))
@@ -384,8 +384,8 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         shards : sequence of CodeIndex
             At least one, of the same codebooks; later changes to them have no effect.
         check_ids : bool, default True
-            Refuse an id that two shards have, for which every id is read. Without the check an id
-            may be found twice.
+            Reject an id that two shards have. Reads every id. Without the check an id may be
+            found twice.
 
         Raises
         ------

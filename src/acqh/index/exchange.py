@@ -116,7 +116,7 @@ def _pack(codes: Array, n_bits: list[int]) -> Array:
 
 
 def _unpack(packed: Array, n_bits: list[int]) -> Array:
-    """Read what `_pack` wrote; bits after the codewords are left out."""
+    """Read what `_pack` wrote; ignores the bits after the codewords."""
     bits = np.unpackbits(packed, axis=1, count=sum(n_bits), bitorder="little")
     ends = np.cumsum(n_bits)
     codewords = [

@@ -54,8 +54,8 @@ def planes_of(codes: Array) -> Array:
 def join_planes(segments: Sequence[Planes], keep: Sequence[Bools | None]) -> Array:
     """Return the rows to keep of several segments, None for all."""
     planes = [
-        segment.planes if kept is None else segment.planes[:, kept]
-        for segment, kept in zip(segments, keep, strict=True)
+        segment.planes if mask is None else segment.planes[:, mask]
+        for segment, mask in zip(segments, keep, strict=True)
     ]
     return frozen(np.concatenate(planes, axis=1))
 
@@ -80,10 +80,11 @@ class FlatSegment(Planes):
     ) -> Union[Self, "InvertedSegment"]:
         """Make one segment of several, flat or inverted; a small one stays flat."""
         n_rows = sum(
-            segment.n_rows if kept is None else int(np.count_nonzero(kept))
-            for segment, kept in zip(segments, keep, strict=True)
+            segment.n_rows if mask is None else int(np.count_nonzero(mask))
+            for segment, mask in zip(segments, keep, strict=True)
         )
-        if n_rows > FLAT_MAX_ROWS or not all(isinstance(each, FlatSegment) for each in segments):
+        is_flat = all(isinstance(segment, FlatSegment) for segment in segments)
+        if n_rows > FLAT_MAX_ROWS or not is_flat:
             from acqh.index.inverted import InvertedSegment
 
             return InvertedSegment.join(segments, keep)
@@ -206,10 +207,10 @@ def fill_best(top: TopRows, scores: Iterable[Floats], rows: Ints, k: int) -> Non
 
 def best_rows(scores: Floats, k: int) -> Ints:
     """Return the k best rows of one query: higher score first, then lower row."""
-    kept, width = np.arange(len(scores)), len(scores) // _N_BLOCKS
+    candidates, width = np.arange(len(scores)), len(scores) // _N_BLOCKS
     if k < width:  # k of the best are at least the k-th best of the best of each group
         best = scores[: _N_BLOCKS * width].reshape(_N_BLOCKS, width).max(axis=0)
-        kept = np.flatnonzero(scores >= np.partition(best, -k)[-k])
+        candidates = np.flatnonzero(scores >= np.partition(best, -k)[-k])
     elif k < len(scores):
-        kept = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
-    return kept[np.argsort(-scores[kept], kind="stable")[:k]]
+        candidates = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
+    return candidates[np.argsort(-scores[candidates], kind="stable")[:k]]

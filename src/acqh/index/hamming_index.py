@@ -61,7 +61,7 @@ class HammingSegment(Planes):
         return cls(planes, n_bits)
 
     def verify(self) -> None:
-        """Read every value and refuse what `join` cannot have made.
+        """Read every value.
 
         Raises CorruptBundleError: a bit beyond the last is set.
         """
@@ -163,8 +163,8 @@ class HammingIndex(BaseIndex[HammingSegment]):
             Queries of the wrong shape or type, not finite, or so large that scores overflow; k or
             n_threads is below 1; the filter does not fit the index.
         """
-        given, give_back = take_in(queries)
-        queries = np.asarray(given)
+        queries, give_back = take_in(queries)
+        queries = np.asarray(queries)
         is_real = queries.dtype.kind == "f"
         queries = self._as_real(queries) if is_real else self._check_codes(queries)
         k = check_positive_int(k, "k")
@@ -188,9 +188,9 @@ class HammingIndex(BaseIndex[HammingSegment]):
             -1 where there is no item.
         """
         scores = np.asarray(scores, dtype=np.float64)
-        found = np.isfinite(scores)
-        distances = (self._n_bits - np.where(found, scores, 0)) / 2
-        return np.where(found, distances, -1).astype(np.int64)
+        is_hit = np.isfinite(scores)
+        distances = (self._n_bits - np.where(is_hit, scores, 0)) / 2
+        return np.where(is_hit, distances, -1).astype(np.int64)
 
     def reconstruct(self, identifier: Any) -> Floats:
         """Return an item's reconstruction: (n_bits,) float32 of +1 and -1.

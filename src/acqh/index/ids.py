@@ -166,9 +166,9 @@ class NumberIds:
             rows = self.order.take(low, mode="clip").astype(np.int64)
         else:
             rows = np.searchsorted(self.values, ids)
-        there = rows < len(self.values)
-        there[there] = self.values[rows[there]] == ids[there]
-        return np.where(there, rows, -1)
+        is_hit = rows < len(self.values)
+        is_hit[is_hit] = self.values[rows[is_hit]] == ids[is_hit]
+        return np.where(is_hit, rows, -1)
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
         return {"id_values": self.values, "id_order": self.order}, {"ids": "numbers"}
@@ -226,8 +226,8 @@ class TextIds:
         def text_of(row: int) -> bytes:
             return self.text[self.starts[row] : self.starts[row + 1]].tobytes()
 
-        wanted, starts = pack_texts(ids)
-        texts = [wanted[start:stop].tobytes() for start, stop in pairwise(starts.tolist())]
+        packed, starts = pack_texts(ids)
+        texts = [packed[start:stop].tobytes() for start, stop in pairwise(starts.tolist())]
         if len(ids) > _MANY * n:
             row_of = {text_of(row): row for row in range(n)}
             return np.array([row_of.get(text, -1) for text in texts], dtype=np.int64)
@@ -333,7 +333,7 @@ def table_from_arrays(arrays: Mapping[str, Array], info: Mapping[str, Any], n: i
 
 
 def verify_table(table: IdTable) -> None:
-    """Read every id and refuse a table that `table_of` cannot have made.
+    """Read every id of a stored table.
 
     Raises CorruptBundleError: ids repeat, are not valid texts, or are not in the order given for
     look-up.

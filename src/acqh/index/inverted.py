@@ -49,7 +49,7 @@ _NO_BOUNDS = frozen(np.empty(0, dtype=np.uint8))
 Blocks: TypeAlias = Callable[[], Iterable[tuple[Array, Array]]]
 
 _ROW_BYTES = 4
-# Reading lists is worth it where at least this many items share a code, on average.
+# Codes are grouped if at least this many items share a code, on average.
 _GROUPED_FROM = 2
 # A byte of a gap has this many of its bits.
 _GAP_BITS = 7
@@ -114,25 +114,25 @@ class InvertedSegment:
     def join(cls, segments: "Sequence[Self | FlatSegment]", keep: Sequence[Bools | None]) -> Self:
         # Where rows are missing, what number each of the others has.
         numbers = [
-            None if kept is None else np.cumsum(kept, dtype=np.uint32) - np.uint32(1)
-            for kept in keep
+            None if mask is None else np.cumsum(mask, dtype=np.uint32) - np.uint32(1)
+            for mask in keep
         ]
         counts = [
-            segment.n_rows if kept is None else int(np.count_nonzero(kept))
-            for segment, kept in zip(segments, keep, strict=True)
+            segment.n_rows if mask is None else int(np.count_nonzero(mask))
+            for segment, mask in zip(segments, keep, strict=True)
         ]
 
         def blocks() -> Iterator[tuple[Array, Array]]:
             # Within one code the rows of each segment rise, and so do those of later segments.
             first_row = 0
-            for segment, kept, number, n in zip(segments, keep, numbers, counts, strict=True):
-                for codes, rows in segment.items(kept):
+            for segment, mask, number, n in zip(segments, keep, numbers, counts, strict=True):
+                for codes, rows in segment.items(mask):
                     new = rows if number is None else number[rows]
                     yield codes, (new + first_row).astype(np.uint32)
                 first_row += n
 
         n_items, first = sum(counts), segments[0]
-        once = list(blocks()) if n_items <= _CHUNK else None  # not worth reading twice
+        once = list(blocks()) if n_items <= _CHUNK else None  # small enough to keep
         source = blocks if once is None else lambda: once
         return cls.of_blocks(source, *first.shape, first.residuals, n_items)
 
@@ -169,7 +169,7 @@ class InvertedSegment:
     def codes(self, start: int = 0, stop: int | None = None) -> Array:
         """Return the codes of consecutive rows, of all by default: (n, n_codebooks) uint8.
 
-        Reads all row numbers, a chunk at a time: beside the codes little is in memory.
+        Reads all row numbers, a chunk at a time.
 
         Raises CorruptBundleError: a row is missing.
         """
@@ -244,7 +244,7 @@ class InvertedSegment:
         return segment
 
     def _check_layout(self, n_codebooks: int) -> None:
-        """Refuse counts, shapes and starts that contradict each other."""
+        """Raise CorruptBundleError if counts, shapes and starts contradict each other."""
         lists = self.lists
         n_prefix = lists.n_prefix_a + lists.n_prefix_b
         n_entries = len(lists.suffixes) if lists.suffixes.ndim == 2 else -1
@@ -267,7 +267,7 @@ class InvertedSegment:
             require(lists.gap_starts.shape == lists.gaps.shape == (0,), "gaps")
 
     def verify(self) -> None:
-        """Read every value and refuse what `of` and `join` cannot have made.
+        """Read every value.
 
         Raises CorruptBundleError: a codeword is not in its codebook, codes are not sorted, or a row
         is missing or occurs twice.
@@ -275,10 +275,10 @@ class InvertedSegment:
         lists = self.lists
         if self.is_grouped:
             check_rising(lists.gap_starts, "gap_starts", len(lists.suffixes), len(lists.gaps))
-        found = np.zeros(self.n_rows, dtype=bool)
+        has_row = np.zeros(self.n_rows, dtype=bool)
         last = np.empty((0, self.shape[0] + 1), dtype=np.int64)
         for codes, rows in self.items():
-            found[rows] = True
+            has_row[rows] = True
             columns = np.concatenate([last, np.column_stack([codes, rows])]).T
             # Each code compared with the one before it, of equal ones the rows.
             equal = np.ones(max(columns.shape[1] - 1, 0), dtype=bool)
@@ -287,7 +287,7 @@ class InvertedSegment:
                     raise CorruptBundleError("codes are not in sorted order")
                 equal &= column[1:] == column[:-1]
             last = columns.T[-1:]
-        if not found.all():
+        if not has_row.all():
             raise CorruptBundleError("a row is missing or occurs twice")
         if len(lists.norm_bounds) and self.residuals is not None:
             measured = self.residuals.norm_bounds(lists.starts, lists.suffixes)

@@ -68,8 +68,8 @@ class PartReader:
 
     def _read(self) -> Iterator[tuple[Array, Array]]:
         n_done, check = 0, 0
-        for given, ids in self._parts() if callable(self._parts) else self._parts:
-            codes = np.asarray(given)
+        for part_codes, ids in self._parts() if callable(self._parts) else self._parts:
+            codes = np.asarray(part_codes)
             if codes.ndim != 2:
                 self._check_codes(codes)  # which says what is wrong
             if self._first is None:

@@ -28,10 +28,11 @@ def candidate_count(k: int, rerank: Any, rerank_k: int | None) -> int:
         if rerank_k is not None:
             raise InvalidInputError(_NO_RERANK)
         return k
-    wanted = max(_CANDIDATES, k) if rerank_k is None else check_positive_int(rerank_k, "rerank_k")
-    if wanted < k:
-        raise InvalidInputError(f"rerank_k is {wanted}, but k is {k}; re-rank at least k items")
-    return wanted
+    if rerank_k is None:
+        return max(_CANDIDATES, k)
+    if check_positive_int(rerank_k, "rerank_k") < k:
+        raise InvalidInputError(f"rerank_k is {rerank_k}, but k is {k}; re-rank at least k items")
+    return rerank_k
 
 
 def rerank_hits(
@@ -62,13 +63,13 @@ def rerank_hits(
     scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
     step = max(1, _MAX_NUMBERS // max(places.shape[1] * queries.shape[1], 1))
     for part in slices(len(queries), step):
-        there = np.arange(places.shape[1]) < hits.counts[part, np.newaxis]
-        full = np.asarray(vectors[places[part][there]])
-        asked = np.repeat(queries[part], hits.counts[part], axis=0)
-        products = np.full(there.shape, -np.inf, dtype=np.float32)
-        products[there] = np.einsum("ik,ik->i", full.astype(np.float32, copy=False), asked)
-        # Equal ones by insertion, and what is not there last.
-        order = np.lexsort((places[part], -products, ~there))[:, :k]
+        is_hit = np.arange(places.shape[1]) < hits.counts[part, np.newaxis]
+        full = np.asarray(vectors[places[part][is_hit]])
+        repeated = np.repeat(queries[part], hits.counts[part], axis=0)
+        products = np.full(is_hit.shape, -np.inf, dtype=np.float32)
+        products[is_hit] = np.einsum("ik,ik->i", full.astype(np.float32, copy=False), repeated)
+        # Equal ones by insertion, and what is not is_hit last.
+        order = np.lexsort((places[part], -products, ~is_hit))[:, :k]
         best[part, : order.shape[1]] = order
         scores[part, : order.shape[1]] = np.take_along_axis(products, order, axis=1)
     counts = np.minimum(hits.counts, k)

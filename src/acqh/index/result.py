@@ -80,14 +80,14 @@ class SearchResult:
         return cls(ids, top.scores, top.counts, scored, visited, exact, bound)
 
     @classmethod
-    def merge(cls, found: Sequence["SearchResult"], k: int) -> "SearchResult":
-        """Return the k best of what several indexes found for the same queries.
+    def merge(cls, results: Sequence["SearchResult"], k: int) -> "SearchResult":
+        """Return the k best of what several indexes results for the same queries.
 
         Equal scores stay in the order of the results, as if all items were in one index.
 
         Parameters
         ----------
-        found : sequence of SearchResult
+        results : sequence of SearchResult
             At least one; of indexes whose scores can be compared, such as shards of one model.
         k : int
 
@@ -105,22 +105,22 @@ class SearchResult:
         >>> SearchResult.merge([one, other], 3).ids.tolist()
         [[7, 4, 3]]
         """
-        scores = np.concatenate([result.scores for result in found], axis=1)
-        ids = np.concatenate([result.ids for result in found], axis=1)
+        scores = np.concatenate([result.scores for result in results], axis=1)
+        ids = np.concatenate([result.ids for result in results], axis=1)
         # Padding is minus infinity, and comes last.
         best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         scores = np.take_along_axis(scores, best, axis=1)
         last = scores[:, -1]
-        # What a shard left out does not matter where it scores less than what others found.
-        settled = [result.exact | (result.bound < last) for result in found]
+        # What a shard left out does not matter where it scores less than what others results.
+        settled = [result.exact | (result.bound < last) for result in results]
         return cls(
             np.take_along_axis(ids, best, axis=1),
             scores,
-            np.minimum(np.sum([result.counts for result in found], axis=0), k),
-            np.sum([result.scored for result in found], axis=0),
-            np.sum([result.visited for result in found], axis=0),
+            np.minimum(np.sum([result.counts for result in results], axis=0), k),
+            np.sum([result.scored for result in results], axis=0),
+            np.sum([result.visited for result in results], axis=0),
             np.all(settled, axis=0),
-            np.max([last, *(np.where(r.exact, last, r.bound) for r in found)], axis=0),
+            np.max([last, *(np.where(r.exact, last, r.bound) for r in results)], axis=0),
         )
 
     def to_pandas(self) -> Any:

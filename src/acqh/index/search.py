@@ -18,7 +18,7 @@ NO_LIMIT = 2**62
 # Tables are always this wide, so that any stored byte is a valid index.
 TABLE_WIDTH = 256
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
-# Room for candidates beyond twice k; more room means fewer selections of the best.
+# Spare places for candidates beyond twice k: more mean fewer selections of the best.
 _SPARE_KEYS = 32
 # Queries whose tables are filled at a time.
 _TABLES_AT_ONCE = 4
@@ -124,7 +124,7 @@ class TopRows(NamedTuple):
 
     @classmethod
     def none(cls, n_queries: int, k: int) -> "TopRows":
-        """Return room for k rows of each query, with none found yet."""
+        """Return k empty places for each query."""
         return cls(
             np.full((n_queries, k), -1, dtype=np.int64),
             np.full((n_queries, k), -np.inf, dtype=np.float32),

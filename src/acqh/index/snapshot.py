@@ -214,22 +214,22 @@ class Snapshot(Generic[S]):
         return ids
 
     def find(self, ids: Array) -> Ints:
-        """Return the row of each id that is there, -1 for the others."""
+        """Return the row of each id that is hits, -1 for the others."""
         rows = np.full(len(ids), -1, dtype=np.int64)
         for first_row, part in zip(self.first_rows.tolist(), self.parts, strict=False):
-            found = part.ids.find(ids)
-            there = np.flatnonzero(found >= 0)
-            there = there[part.is_live(found[there])]
-            rows[there] = found[there] + first_row
+            part_rows = part.ids.find(ids)
+            hits = np.flatnonzero(part_rows >= 0)
+            hits = hits[part.is_live(part_rows[hits])]
+            rows[hits] = part_rows[hits] + first_row
         return rows
 
     def row_of(self, identifier: Any) -> int:
         """Return the row of one id, -1 where it is not there or cannot be an id."""
         try:
-            wanted = read_ids([identifier])
+            ids = read_ids([identifier])
         except InvalidInputError:
             return -1
-        return int(self.find(wanted)[0]) if kind_of(wanted) == self.kind else -1
+        return int(self.find(ids)[0]) if kind_of(ids) == self.kind else -1
 
     def split_rows(self, rows: Ints) -> list[Ints]:
         """Return for each part which of its rows are among these."""
@@ -244,15 +244,15 @@ class Snapshot(Generic[S]):
         """Return for each part which rows a search may find; never a removed one.
 
         `filter_`: a mask of the items in order of insertion, a callable that returns one for all
-        ids, or ids, of which unknown ones are ignored. Raises InvalidInputError: a mask of the
+        ids, or ids; unknown ids are ignored. Raises InvalidInputError: a mask of the
         wrong length or type, or ids of the wrong kind.
         """
         mask = read_mask(filter_, self.ids, len(self))
         if mask is None:
-            wanted = read_ids(filter_)
-            check_kind(self.kind, wanted, "the filter has")
+            ids = read_ids(filter_)
+            check_kind(self.kind, ids, "the filter has")
             allowed = [np.zeros(part.segment.n_rows, dtype=bool) for part in self.parts]
-            rows = self.find(wanted) if len(wanted) else np.empty(0, dtype=np.int64)
+            rows = self.find(ids) if len(ids) else np.empty(0, dtype=np.int64)
             for rows_of_part, chosen in zip(allowed, self.split_rows(rows[rows >= 0]), strict=True):
                 rows_of_part[chosen] = True
             return allowed
@@ -283,7 +283,7 @@ class Snapshot(Generic[S]):
         parts = tuple(part for snapshot in filled for part in snapshot.parts)
         if sum(part.segment.n_rows for part in parts) > MAX_ROWS:
             raise InvalidInputError(f"an index holds at most {MAX_ROWS:,} items; search them apart")
-        return cls(parts, filled[0].kind, max(each.next_number for each in filled))
+        return cls(parts, filled[0].kind, max(snapshot.next_number for snapshot in filled))
 
     def check_ids(self) -> None:
         """Raise DuplicateIdError where two parts have the same id."""
@@ -373,11 +373,11 @@ class NewIds:
         if ids is None or not self._snapshot.parts:
             return
         values = table.take(np.arange(n))
-        known = np.flatnonzero(self._snapshot.find(values) >= 0)
-        if known.size:
-            first = values[known[:1]].tolist()[0]
+        taken = np.flatnonzero(self._snapshot.find(values) >= 0)
+        if taken.size:
+            first = values[taken[:1]].tolist()[0]
             raise DuplicateIdError(
-                f"id {first!r} is in the index already ({known.size} such); use upsert to replace "
+                f"id {first!r} is in the index already ({taken.size} such); use upsert to replace "
                 "items"
             )
 

@@ -78,8 +78,8 @@ class PrecisionRecallCurve:
         """
         check_choice(how, Interpolation, "how")
         levels = np.asarray(levels, dtype=np.float64)
-        known = ~np.isnan(self.precision)
-        recall, precision = self.recall[known], self.precision[known]
+        is_defined = ~np.isnan(self.precision)
+        recall, precision = self.recall[is_defined], self.precision[is_defined]
         if how == "linear":
             recall, first = np.unique(recall, return_index=True)
             at_levels = np.interp(levels, recall, precision[first], right=np.nan)
@@ -137,11 +137,11 @@ def precision_at(
 
 def check_top_n(top_n: Any, n_database: int) -> Any:
     """Return the ranks as an int64 array, none above the number of items."""
-    wanted = [top_n] if np.ndim(top_n) == 0 else list(top_n)
-    if not wanted:
+    ranks = [top_n] if np.ndim(top_n) == 0 else list(top_n)
+    if not ranks:
         raise InvalidInputError("top_n is empty; give at least one N")
     return np.array(
-        [min(check_positive_int(n, "top_n"), n_database) for n in wanted], dtype=np.int64
+        [min(check_positive_int(n, "top_n"), n_database) for n in ranks], dtype=np.int64
     )
 
 
@@ -210,13 +210,13 @@ def precision_recall_by_radius(
     n_relevant = relevant_rows.sum(axis=1)
     n_empty = int((n_relevant == 0).sum())
     count_queries(len(checked), n_empty, empty)
-    kept = np.flatnonzero((n_relevant > 0) | (empty == "zero"))
-    retrieved, hits = np.zeros((2, len(kept), n_radii))
-    for place, query in enumerate(kept):
+    counted_queries = np.flatnonzero((n_relevant > 0) | (empty == "zero"))
+    retrieved, hits = np.zeros((2, len(counted_queries), n_radii))
+    for place, query in enumerate(counted_queries):
         row = checked[query].astype(np.int64)
         retrieved[place] = np.bincount(row, minlength=n_radii).cumsum()
         hits[place] = np.bincount(row[relevant_rows[query]], minlength=n_radii).cumsum()
-    answers = np.broadcast_to(n_relevant[kept, np.newaxis], hits.shape)
+    answers = np.broadcast_to(n_relevant[counted_queries, np.newaxis], hits.shape)
     nothing = 0.0 if no_result == "zero" else np.nan
     if average == "micro":
         precision = _ratio(hits.sum(axis=0), retrieved.sum(axis=0), nothing)

@@ -46,7 +46,7 @@ class RetrievalResult:
     n_queries, n_empty, n_database : int
         `n_empty` counts the queries without a relevant item in the database.
     denominator, ties, empty : str
-        The choices made, to be printed beside the figures.
+        The choices made, to be printed with the results.
 
     Examples
     --------
@@ -186,7 +186,7 @@ class RetrievalMetrics:
             )
 
     def result(self) -> RetrievalResult:
-        """Return the figures over all queries so far.
+        """Return the results over all queries so far.
 
         Raises
         ------
@@ -291,7 +291,7 @@ def evaluate(
     denominator: Denominator = "hits",
     empty: Empty = "skip",
 ) -> RetrievalResult:
-    """Return the figures of a search: an item answers a query if they share a label.
+    """Return the metrics of a search: an item answers a query if they share a label.
 
     The order within ties is that of the result.
 
@@ -361,7 +361,7 @@ def evaluate(
 
 
 def _rows(result: Any, n_queries: int, n_database: int, ids: Any) -> Ints:
-    """Return the database rows of what was found, -1 beyond the end of a list."""
+    """Return the database rows of what was hits, -1 beyond the end of a list."""
     if len(result.ids) != n_queries:
         raise InvalidInputError(
             f"the result is of {len(result.ids)} queries, but {n_queries} have labels"
@@ -374,13 +374,13 @@ def _rows(result: Any, n_queries: int, n_database: int, ids: Any) -> Ints:
             f"{len(row_of)} different ids"
         )
     listed = np.arange(result.ids.shape[1]) < np.asarray(result.counts)[:, np.newaxis]
-    found = result.ids[listed].tolist()
-    unknown = next((name for name in found if name not in row_of), None)
+    hits = result.ids[listed].tolist()
+    unknown = next((name for name in hits if name not in row_of), None)
     if unknown is not None:
         raise InvalidInputError(
             f"the result holds the id {unknown!r}, which is not among ids; give the ids that the "
             "items were added under, in the order of database_labels"
         )
     rows = np.full(result.ids.shape, -1, dtype=np.int64)
-    rows[listed] = [row_of[name] for name in found]
+    rows[listed] = [row_of[name] for name in hits]
     return rows
