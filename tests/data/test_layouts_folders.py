@@ -62,7 +62,7 @@ def test_clip_retrieval_is_two_views_and_an_item_table(clip_retrieval: Path) -> 
 
 def test_clip_retrieval_without_one_file_is_refused(clip_retrieval: Path) -> None:
     (clip_retrieval / "metadata" / "metadata_3.parquet").unlink()
-    with pytest.raises(ViewError, match="everything is paired by row"):
+    with pytest.raises(ViewError, match="paired"):
         read(clip_retrieval)
 
 
@@ -128,7 +128,7 @@ def test_a_state_that_names_files_elsewhere_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     (tmp_path / "a.arrow").touch()
     (tmp_path / "state.json").write_text('{"_data_files": [{"filename": "../a.arrow"}]}')
-    with pytest.raises(CorruptBundleError, match="does not list the files"):
+    with pytest.raises(CorruptBundleError, match="files"):
         read(tmp_path)
 
 
@@ -279,7 +279,7 @@ def test_another_database_is_named_as_such(tmp_path: Path) -> None:
         database.execute("CREATE TABLE images (filepath, vector)")
     database.close()
     for look in (read, read_records):
-        with pytest.raises(InvalidInputError, match="lacks the table images with deleted"):
+        with pytest.raises(InvalidInputError, match="deleted"):
             look(tmp_path / "b.db")
     (tmp_path / "a.db").write_bytes(b"SQLite format 3\0" + bytes(2000))
     with pytest.raises(AcqhError):

@@ -318,7 +318,7 @@ def test_a_file_that_has_lost_rows_since_it_was_listed_is_refused(tmp_path, writ
     shorter = write(make(6), tmp_path / "new")
     path.rename(tmp_path / "old")
     shorter.rename(path)
-    with pytest.raises(ValueError, match=r"has changed since it was listed"):
+    with pytest.raises(ValueError, match="changed"):
         piece.read()
 
 

