@@ -16,7 +16,6 @@ from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -244,16 +243,11 @@ class Worker:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        error: BaseException | None,
-        _: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._process is None:
             return
         self._connection.close()
-        if error is not None:
+        if kind is not None:
             self._process.kill()
         self._process.join(_PATIENCE)
         self._forget()

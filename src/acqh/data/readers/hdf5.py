@@ -57,13 +57,6 @@ class Hdf5File(ArrayTable):
             return np.asarray(node[start:stop])
 
 
-def open_hdf5(path: Path) -> Any:
-    """Open a file to read; raise CorruptBundleError, MissingExtraError."""
-    h5py = require("h5py")
-    with reading(path):
-        return h5py.File(path, "r")
-
-
 def reading(path: Path) -> AbstractContextManager[None]:
     """Run h5py in a block; whatever it fails with means that the file is damaged."""
     return guarded(path.name, what="is not an HDF5 file, or is damaged")

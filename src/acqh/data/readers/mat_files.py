@@ -9,7 +9,7 @@ import math
 import struct
 import zlib
 from abc import abstractmethod
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Matrix
+from acqh._core.imports import require
 from acqh.data.readers.arrays import DEFLATE_RATIO, make_csc
 from acqh.data.readers.columns import check_unpacked_size
-from acqh.data.readers.hdf5 import HDF5_MAGIC, list_nodes, open_hdf5, reading, refuse_foreign
+from acqh.data.readers.hdf5 import HDF5_MAGIC, list_nodes, reading, refuse_foreign
 from acqh.errors import CorruptBundleError
 
 _HEAD_BYTES = 128
@@ -343,14 +344,12 @@ class Mat73File(MatFile):
     def __init__(self, path: Path, max_bytes: int | None) -> None:
         self._path = path
         self.variables: dict[str, Variable] = {}
-        self._file = open_hdf5(path)
-        try:
-            with reading(path):
-                declared = self._list(self._file, "")
+        h5py = require("h5py")
+        with ExitStack() as opened, reading(path):
+            self._file = opened.enter_context(h5py.File(path, "r"))
+            declared = self._list(self._file, "")
             check_unpacked_size(path, declared, path.stat().st_size, max_bytes)
-        except BaseException:
-            self._file.close()
-            raise
+            opened.pop_all()
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
