@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import acqh
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh.index.ids import (
     NumberIds,
@@ -155,3 +156,9 @@ def test_ids_are_found_with_and_without_compiled_code(there, wanted):
                 patch.setattr("acqh.index.ids._SMALL_TABLE", largest)
                 patch.setattr("acqh.index.ids._MANY", many)
                 assert table.find(ids).tolist() == expected
+
+
+def test_an_index_with_the_largest_number_is_saved_and_loaded(tmp_path):
+    index = acqh.HammingIndex(8).add([[1]], ids=[2**63 - 1])
+    index.save(tmp_path / "index")
+    assert acqh.HammingIndex.load(tmp_path / "index").ids.tolist() == [2**63 - 1]

@@ -214,3 +214,11 @@ def test_few_rows_are_all_trained_on():
         AdditiveQuantizer(2, 8, n_train=n, random_state=0).fit(rows) for n in (300, 65_536)
     )
     np.testing.assert_array_equal(one.codebooks_, other.codebooks_)
+
+
+def test_the_relative_error_is_that_of_the_codes():
+    rows = make_rows()
+    quantizer = make_quantizer().fit(rows)
+    errors = rows - quantizer.decode(quantizer.encode(rows))
+    expected = np.square(errors).sum() / np.square(rows).sum()
+    assert quantizer.relative_error(rows) == pytest.approx(expected)

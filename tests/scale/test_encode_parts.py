@@ -35,7 +35,7 @@ class Counted:
         return getattr(self._model, name)
 
     def encode(self, items, **options):
-        self.coded.append(len(items))
+        self.coded.append(len(items["image"]))
         return self._model.encode(items, **options)
 
 

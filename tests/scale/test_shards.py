@@ -107,3 +107,28 @@ def test_workers_name_a_part_that_is_missing(client, items, model, tmp_path):
             n_shards=2,
             client=client,
         )
+
+
+def test_a_folder_of_parts_is_searched_as_it_is(items, model, parts):
+    queries = model.project(items.views["text"][:20], view="text")
+    found = open_shards(parts.path).search(queries, 10)
+    expected = build_index(model.codebooks_, parts).search(queries, 10)
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    np.testing.assert_array_equal(found.scores, expected.scores)
+
+
+def test_an_id_in_two_parts_of_a_folder_is_refused_when_it_is_opened(items, model, tmp_path):
+    encode_parts(model, [items, items], tmp_path / "codes")
+    with pytest.raises(DuplicateIdError):
+        open_shards(tmp_path / "codes")
+
+
+def test_parts_of_binary_codes_are_kept(items, tmp_path):
+    method = acqh.methods.get("cvh")(12).fit(items)
+    parts = encode_parts(method, items, tmp_path / "codes", chunk_size=100)
+    np.testing.assert_array_equal(
+        parts.to_arrays().codes, method.encode(items.views, mode="unified")
+    )
+    assert acqh.verify(tmp_path / "codes").ok
+    with pytest.raises(InvalidInputError, match="binary"):
+        open_shards(tmp_path / "codes")

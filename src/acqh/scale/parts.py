@@ -487,9 +487,11 @@ def encode_chunk(model: Any, items: MultiViewData, *, by_labels: bool = False, *
     >>> encode_chunk(model, data, by_labels=True).shape
     (50, 2)
     """
+    is_whole = all(mask.all() for mask in items.present.values())
+    views: Any = dict(items.views) if is_whole else items  # baselines take a mapping alone
     if not by_labels:
         mode = "hashed" if len(items.views) == 1 else "unified"
-        return np.asarray(model.encode(items, mode=mode, **how))
+        return np.asarray(model.encode(views, mode=mode, **how))
     if items.labels is None:
         raise LabelError("the items have no labels; code them by their views")
     if tuple(items.label_names) != tuple(model.label_names_):
@@ -497,7 +499,7 @@ def encode_chunk(model: Any, items: MultiViewData, *, by_labels: bool = False, *
             f"the items' labels are {_some(items.label_names)}, those of the model "
             f"{_some(model.label_names_)}; they must be the same, in the same order"
         )
-    return np.asarray(model.encode(items, labels=items.labels, **how))
+    return np.asarray(model.encode(views, labels=items.labels, **how))
 
 
 def _some(names: Sequence[str]) -> str:
