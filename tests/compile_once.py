@@ -7,8 +7,7 @@ import numpy as np
 
 import acqh
 import acqh.index.compiled.search
-import acqh.quantize.compiled
-import acqh.stats.compiled  # what is loaded is used, however little there is to do
+import acqh.quantize.compiled  # what is loaded is used, however little there is to do
 
 
 def main() -> None:

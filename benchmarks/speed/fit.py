@@ -142,7 +142,10 @@ def time_alternating(
     sets = stats.label_sets.matrix().astype(np.float64)
     found = [regress(view, sets, 0.0, fit_intercept=False) for view in stats.views.values()]
     gram = L.T @ L
-    agreement = sum(f.agreement for f in found)
+    agreement = sum(
+        sets.T @ view.sums @ f.coefficients
+        for f, view in zip(found, stats.views.values(), strict=True)
+    )
     problem = paper.PaperProblem(L, np.ones(len(L)), agreement, 2 * np.sum(gram**2), L, 1e-4, 1e-2)
     state = paper.random_start(problem, 32, 4, 256, np.random.default_rng(0))
     words = state.codebooks.reshape(-1, 32).astype(np.float32)

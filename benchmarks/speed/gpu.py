@@ -1,4 +1,4 @@
-"""What a GPU gains: sums, kernel maps and code search on a device against the same on the CPU.
+"""What a GPU gains: fits, kernel maps and code search on a device against the same on the CPU.
 
 Run where torch finds a CUDA device: ``python -m benchmarks.speed.gpu``; ``--cases kernel`` runs
 some of the cases alone. One JSON line per case. Times are medians of several runs between
@@ -15,10 +15,9 @@ import torch
 
 import acqh
 from acqh.quantize import decode, search_codes
-from acqh.stats import Statistics
 from benchmarks._measure import emit
 
-CASES = ("codes", "sums", "fit", "kernel", "pays", "faiss")
+CASES = ("codes", "fit", "kernel", "pays", "faiss")
 
 
 def median_seconds(work, repeats=5):
@@ -144,32 +143,6 @@ def measure_pays(n_items, n_labels=20):
     }
 
 
-def measure_sums(n_items, n_features=512, n_classes=100, cpu_items=50_000):
-    """Time Gram matrix and sums by label set, and compare with the sums and time of the CPU."""
-    generator = torch.Generator(device="cuda").manual_seed(0)
-    rows = torch.randn(n_items, n_features, device="cuda", generator=generator)
-    ids = torch.randint(0, n_classes, (n_items,), device="cuda", generator=generator)
-    labels = torch.nn.functional.one_hot(ids, n_classes).to(torch.uint8)
-    seconds = median_seconds(lambda: Statistics.of({"image": rows}, labels))
-    few, their_labels = rows[:cpu_items].cpu().numpy(), labels[:cpu_items].cpu().numpy()
-    Statistics.of({"image": few[:100]}, their_labels[:100])
-    start = time.perf_counter()
-    expected = Statistics.of({"image": few}, their_labels)
-    cpu = (time.perf_counter() - start) * n_items / cpu_items
-    found = Statistics.of({"image": rows[:cpu_items]}, labels[:cpu_items])
-    error = np.abs(found.views["image"].gram - expected.views["image"].gram).max()
-    return {
-        "benchmark": "gpu_sums",
-        "device": torch.cuda.get_device_name(),
-        "n_items": n_items,
-        "n_features": n_features,
-        "seconds": round(seconds, 4),
-        "million_rows_per_second": round(n_items / seconds / 1e6, 1),
-        "times_faster_than_cpu": round(cpu / seconds, 1),
-        "largest_difference": float(error),
-    }
-
-
 def make_nuswide(n_items=186_577, n_labels=10, seed=0):
     """Draw data of the shape of NUS-WIDE-10: 500 visual words, 1,000 tags, 10 labels."""
     rng = np.random.default_rng(seed)
@@ -266,14 +239,12 @@ def measure_kernel(n_items=10_000, n_held=2_000):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=1_000_000)
-    parser.add_argument("--sum-items", type=int, default=2_000_000)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES)
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("torch finds no CUDA device here")
     measures = {
         "codes": lambda: [measure_codes(n, arguments.items) for n in (4, 8)],
-        "sums": lambda: [measure_sums(arguments.sum_items)],
         "fit": lambda: [measure_fit()],
         "kernel": lambda: [measure_kernel()],
         "pays": lambda: [measure_pays(n) for n in (1_000, 10_000, 100_000, 400_000)],

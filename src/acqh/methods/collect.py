@@ -1,4 +1,4 @@
-"""From parts of data, through feature maps, to sums."""
+"""From parts of data, through feature maps, to sufficient statistics."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,7 +9,6 @@ from sklearn.pipeline import Pipeline
 
 from acqh._core.arrays import (
     CHUNK_ROWS,
-    Bools,
     Floats,
     Matrix,
     is_sparse,
@@ -31,6 +30,8 @@ CONDITION_ROWS = 4_096
 _UNIT = ":unit"
 # Narrower views are solved as they are, however few items there are.
 _WIDE = 2048
+# What regressions on labels alone need.
+NO_SAMPLE = Keep(frozenset(), 0)
 
 
 def unit_name(view: str) -> str:
@@ -84,45 +85,45 @@ class MappedStatistics:
             if any(isinstance(step, kind) for step in steps_of(own))
         )
 
-    def sums_of_none(self) -> Statistics:
-        """Return sums of the same features over no items, to be added to."""
+    @property
+    def taught(self) -> tuple[str, ...]:
+        """Views whose kernel map predicts label embeddings: its coefficients are float32."""
+        return tuple(
+            view
+            for view in self.anchored
+            if steps_of(self.feature_maps[view])[-1].coefficients_.dtype == np.float32
+        )
+
+    def empty_statistics(self) -> Statistics:
+        """Return statistics of the same features over no items, to be added to."""
         own = self.statistics
         return Statistics(own.widths, own.n_labels, own.keep)
 
-    def map_views(self, views: Mapping[str, Matrix]) -> dict[str, Matrix]:
-        """Return rows of views through their feature maps."""
-        return {view: map_features(self.feature_maps, rows, view) for view, rows in views.items()}
-
     def map_rows(self, views: Mapping[str, Matrix]) -> dict[str, Matrix]:
-        """Return what `map_views` does, and rows of unit length for views that need them."""
-        return self._with_units(self.map_views(views))
-
-    def map_on_device(self, views: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return what `map_rows` does of tensors; raises what `map_tensors` does."""
-        return self._with_units(map_tensors(self.feature_maps, views))
-
-    def _with_units(self, mapped: dict[str, Any]) -> dict[str, Any]:
+        """Return rows through their feature maps, and those of unit length if views need them."""
+        mapped = {view: map_features(self.feature_maps, rows, view) for view, rows in views.items()}
         units = {unit_name(view): unit_rows(mapped[view]) for view in self.units if view in mapped}
         return mapped | units
+
+    def map_sample(self, views: Mapping[str, Matrix]) -> dict[str, Matrix]:
+        """Return sampled rows through their feature maps; those of taught views are mapped."""
+        maps = {view: own for view, own in self.feature_maps.items() if view not in self.taught}
+        return {view: map_features(maps, rows, view) for view, rows in views.items()}
 
 
 def collect(
     parts: Iterable[MultiViewData],
     known: MappedStatistics | Callable[[MultiViewData], MappedStatistics],
-    *,
-    device: Any = None,
 ) -> MappedStatistics:
     """Sum over all parts of the training data, in one pass.
 
     Parameters
     ----------
     parts : iterable of MultiViewData
-        With the same views, widths and label names.
+        At least one; with the same views, widths and label names.
     known : MappedStatistics or callable
-        What the data must be like: feature maps are used as they are, and the same is kept. Or what
-        says so of the first part, such as `describe`.
-    device : torch device, optional
-        Where mapped features are summed; on the host by default.
+        What the data must be like: feature maps are used as they are, and the same is kept. Or a
+        function that says so of the first part, such as `describe`.
 
     Returns
     -------
@@ -132,7 +133,7 @@ def collect(
     Raises
     ------
     LabelError
-        Labels are needed and a part has none; other label names; or no item has a label.
+        Other label names.
     ViewError
         A part has other views or widths.
     """
@@ -141,20 +142,20 @@ def collect(
         if not isinstance(known, MappedStatistics):
             known = known(part)
         if statistics is None:
-            statistics = known.sums_of_none()
-        add_part(part, known, statistics, device)
+            statistics = known.empty_statistics()
+        add_part(part, known, statistics)
         known = replace(known, left_out={})
         # The next part may be as large as memory allows: this one must be gone when it is read.
         del part
-    if not isinstance(known, MappedStatistics) or statistics is None or statistics.n_items == 0:
-        raise LabelError("no item has a label, so there is nothing to learn from")
+    if not isinstance(known, MappedStatistics) or statistics is None:
+        raise InvalidInputError("there is no data: no part was given")
     return replace(known, statistics=statistics)
 
 
 def describe(
     part: MultiViewData,
     feature_maps: Any = None,
-    keep: Keep | None = None,
+    keep: Keep = NO_SAMPLE,
     *,
     units: tuple[str, ...] = (),
     responses: Floats | None = None,
@@ -169,8 +170,8 @@ def describe(
     ----------
     part : MultiViewData
     feature_maps : mapping of str to feature map, one for all views, or None
-    keep : Keep, optional
-        What is kept beside sums over labelled items.
+    keep : Keep
+        Default: no cross products, no sample.
     units : tuple of str
         Views whose rows, scaled to unit length, are summed as views of their own.
     responses : (n_items, n_dimensions), optional
@@ -185,7 +186,6 @@ def describe(
     max_memory : int
         Bytes that maps may take on a device.
     """
-    check_labelled(part, keep)
     kinds = [matrix.dtype for matrix in part.views.values()]
     left_out: dict[str, Floats] = {}
     maps = fit_feature_maps(
@@ -226,20 +226,18 @@ def _narrowed(maps: dict[str, Any], part: MultiViewData, narrow: Collection[str]
     return found
 
 
-def add_part(
-    part: MultiViewData, known: MappedStatistics, statistics: Statistics, device: Any = None
-) -> None:
-    """Add the items of one part to sums, in place.
+def add_part(part: MultiViewData, known: MappedStatistics, statistics: Statistics) -> None:
+    """Add the items of one part to statistics, in place.
 
     `part`: none of its items need have a label. `known`: what the part must be like, and the
     feature maps to use; where it brings features that were left out, the part is the one that its
-    maps were fitted to. `statistics`: as `MappedStatistics.sums_of_none` gives them, or those of
-    parts before. `device`: where to sum. Raises LabelError, ViewError: as `collect` does.
+    maps were fitted to. `statistics`: as `MappedStatistics.empty_statistics` gives them, or those
+    of parts before. Raises LabelError, ViewError: as `collect` does.
     """
-    check_labelled(part, statistics.keep)
     check_same(part, known)
-    start = 0
-    keys = []
+    start, keys = 0, []
+    # The sample holds predictions that never saw the row, instead of the row itself.
+    predictions: dict[str, list[Matrix]] = {view: [] for view in known.taught}
     for chunk in part.chunks(CHUNK_ROWS):
         here = slice(start, start + len(chunk))
         start = here.stop
@@ -247,33 +245,16 @@ def add_part(
         others = {view: rows for view, rows in chunk.views.items() if view not in ready}
         present = dict(chunk.present)
         present |= {unit_name(view): present[view] for view in known.units}
-        # On the host a sample is taken of the whole part, so that its rows are copied once.
-        rows: Mapping[str, Matrix] = {}
-        if device is None:
-            mapped = known.map_rows(others) | ready
-            if statistics.keep is not None:
-                keys.append(row_keys(chunk.views, chunk.labels, chunk.present))
-        else:
-            rows = _to_device(chunk.views, present, device)
-            there = {view: rows[view] for view in others if takes_tensors(known.feature_maps, view)}
-            others = {view: own for view, own in others.items() if view not in there}
-            mapped = _to_device(known.map_rows(others) | ready, present, device)
-            mapped |= known.map_on_device(there)
-        statistics.update(mapped, chunk.labels, present, rows=rows)
+        mapped = known.map_rows(others) | ready
+        statistics.update(mapped, chunk.labels, present, rows={})
+        if statistics.keep.sample_size:
+            keys.append(row_keys(chunk.views, chunk.labels, chunk.present))
+            for view, blocks in predictions.items():
+                blocks.append(mapped[view])
     if keys:
-        statistics.add_rows(part.views, part.labels, part.present, np.concatenate(keys))
-
-
-def _to_device(
-    views: Mapping[str, Matrix], present: Mapping[str, Bools], device: Any
-) -> dict[str, Matrix]:
-    for view, matrix in views.items():
-        if is_sparse(matrix) or not present[view].all():
-            raise ViewError(
-                f"view '{view}' is sparse or absent in some items, which sums on a device do not "
-                "take; leave device out, or give dense rows of items that have every view"
-            )
-    return {view: to_tensor(matrix, device) for view, matrix in views.items()}
+        # Of the whole part, so that its rows are copied once.
+        rows = {**part.views} | {view: np.concatenate(it) for view, it in predictions.items()}
+        statistics.add_rows(rows, part.labels, part.present, np.concatenate(keys))
 
 
 def takes_tensors(feature_maps: Mapping[str, Any], view: str) -> bool:
@@ -296,12 +277,6 @@ def map_tensors(feature_maps: Mapping[str, Any], views: Mapping[str, Tensor]) ->
         name: feature_maps[name].transform(rows) if name in feature_maps else rows
         for name, rows in views.items()
     }
-
-
-def check_labelled(part: Any, keep: Keep | None) -> None:
-    """Refuse a part without labels where sums are of labelled items alone."""
-    if part.labels is None and keep is None:
-        raise LabelError("labels are needed to fit; give labels with the views")
 
 
 def check_same(part: Any, known: MappedStatistics) -> None:
@@ -344,7 +319,7 @@ def fit_feature_maps(
         What kernel maps learn to predict; a row of NaN where it is not known.
     left_out : dict, optional
         Gets, for each view with such a map, the features of the items as they are predicted when
-        each is left out; zeros where the view or the response is missing.
+        each is left out; zeros where the view is missing.
     device : torch device, optional
         Where such maps of dense views are learnt; on the host by default.
     max_memory : int
@@ -367,6 +342,9 @@ def fit_feature_maps(
             found[view], features = _fit_kernel(kind, matrix[here], responses[here], rng, place)
             left_out[view] = np.zeros((len(here), features.shape[1]), features.dtype)
             left_out[view][here] = features
+            others = data.present[view] & ~here
+            if others.any():
+                left_out[view][others] = found[view].transform(widened(matrix[others]))
         else:
             # Rows that are all wanted are not copied: they may be most of what memory holds.
             rows = matrix if here.all() else matrix[here]

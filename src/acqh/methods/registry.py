@@ -119,11 +119,11 @@ HOMES: ChainMap[str, Any] = ChainMap(
     _MAPS,
     {
         **dict.fromkeys(("Keep", "LabelSets", "Moments"), "acqh.stats.moments"),
+        "Regression": "acqh.stats.ridge",
         "RowSample": "acqh.stats.sample",
         "Statistics": "acqh.stats.sums",
         "Block": "acqh.methods.acqh.space",
         "LabelEmbedding": "acqh.methods.acqh.space",
-        "Predictor": "acqh.methods.acqh.space",
         "Space": "acqh.methods.acqh.space",
         "Target": "acqh.methods.acqh.targets",
     },

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from acqh._core.runtime import Progress
 from acqh.data import MultiViewData
-from acqh.errors import InvalidInputError, LabelError
+from acqh.errors import InvalidInputError
 from acqh.methods import BaseMethod
 from acqh.methods.collect import MappedStatistics, add_part
 from acqh.scale.chunks import chunk_source, device_argument
@@ -92,11 +92,9 @@ def fit(
     ((_, known),) = executor.map(partial(_begin, model), [(chunks[0], None)])
     report(chunks[0])
     if chunks[1:]:
-        empty = replace(known, statistics=known.sums_of_none())  # workers need the maps alone
+        empty = replace(known, statistics=known.empty_statistics())  # workers need the maps alone
         rest = executor.reduce(partial(_sum, empty), chunks[1:], _merge, report)
         known = replace(known, statistics=known.statistics + rest)
-    if known.statistics.n_items == 0:
-        raise LabelError("no item has a label, so there is nothing to learn from")
     model.fit_stats(known)
     return model
 
@@ -108,13 +106,13 @@ def _items(items: MultiViewData, _: None) -> MultiViewData:
 def _begin(model: Any, items: MultiViewData, _: None) -> MappedStatistics:
     """Fit the feature maps to the first chunk, and sum over it: kernel maps leave its items out."""
     known: MappedStatistics = model._describe(items)
-    sums = known.sums_of_none()
+    sums = known.empty_statistics()
     add_part(items, known, sums)
     return replace(known, statistics=sums, left_out={})
 
 
 def _sum(known: MappedStatistics, items: MultiViewData, _: None) -> Statistics:
-    sums = known.sums_of_none()
+    sums = known.empty_statistics()
     add_part(items, known, sums)
     return sums
 

@@ -1,16 +1,16 @@
 """Label sets and their numbers; sums over items, within and between views and by label set."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import combinations
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.linalg.blas import dsyrk
 
-from acqh._core.arrays import Array, Floats, Ints, Matrix, is_sparse, is_tensor, slices
-from acqh._core.runtime import loops
+from acqh._core.arrays import Array, Floats, Ints, Matrix, is_sparse, slices
 
 # Two views, in alphabetical order.
 Pair: TypeAlias = tuple[str, str]
@@ -27,14 +27,14 @@ _BLOCK_BYTES = 1 << 26
 
 @dataclass(frozen=True)
 class Keep:
-    """What statistics keep beside the sums over labelled items.
+    """Which cross products statistics keep, and how many sampled rows.
 
     Attributes
     ----------
     pairs : frozenset of pairs of str, or "all"
         Views whose cross products are kept; each pair in alphabetical order.
     sample_size : int
-        Rows of the sample.
+        Rows of the sample; 0: no sample.
 
     Examples
     --------
@@ -94,7 +94,7 @@ class LabelSets:
 
         Parameters
         ----------
-        labels : 0/1 (n_items, n_labels), dense, CSR or tensor
+        labels : 0/1 (n_items, n_labels), dense or CSR
         add : bool
             Whether sets not seen before get a number; otherwise their rows are -1 too.
 
@@ -102,10 +102,6 @@ class LabelSets:
         -------
         (n_items,) int64
         """
-        if is_tensor(labels):
-            from acqh.stats.on_device import number_tensor
-
-            return np.asarray(number_tensor(self, labels, labels.device).cpu().numpy())
         matrix = labels if is_sparse(labels) else np.asarray(labels)
         numbers = np.empty(matrix.shape[0], dtype=np.int64)
         block = max(1, _BLOCK_BYTES // max(1, self.n_labels))
@@ -319,66 +315,58 @@ def sum_over(patterns: Mapping[tuple[str, ...], Moments], names: Iterable[str]) 
     return reduce(Moments.plus, parts) if parts else Moments()
 
 
-def upper_gram(
-    matrix: Matrix, each: Callable[[slice, Matrix], None] | None = None, upper: Floats | None = None
-) -> tuple[Floats, Floats]:
+def upper_gram(matrix: Matrix, upper: Floats | None = None) -> tuple[Floats, Floats]:
     """Return the upper triangle of ``X^T X`` and the sum of the rows, of dense or CSR rows.
 
-    What is to be done with blocks of rows beside, `each` is called for: dense ones are in float64.
     `upper`: what to add the triangle to, in place.
     """
     if upper is None:
         upper = np.zeros((matrix.shape[1], matrix.shape[1]), order="F")
     if is_sparse(matrix):
-        if each is not None:
-            each(slice(None), matrix)
-        run = loops("acqh.stats", 4 * int(np.square(np.diff(matrix.indptr), dtype=np.int64).sum()))
-        run.add_sparse_gram(matrix.indptr, matrix.indices, matrix.data, upper)
-        return upper, column_sums(matrix)
+        rows = matrix.astype(np.float64)
+        _add_entries(upper, sp.triu(rows.T @ rows, format="coo"))
+        return upper, np.asarray(rows.sum(axis=0)).ravel()
     sums = np.zeros(matrix.shape[1])
-    for rows in slices(len(matrix), BLOCK_ROWS):
-        block = np.asarray(matrix[rows], dtype=np.float64, order="C")
+    for block in slices(len(matrix), BLOCK_ROWS):
+        wide = np.asarray(matrix[block], dtype=np.float64, order="C")
         # The transpose of a C-ordered block is what BLAS calls column-major: no copy.
-        upper = dsyrk(1.0, block.T, beta=1.0, c=upper, overwrite_c=True)
-        sums += block.sum(axis=0)
-        if each is not None:
-            each(rows, block)
+        upper = dsyrk(1.0, wide.T, beta=1.0, c=upper, overwrite_c=True)
+        sums += wide.sum(axis=0)
     return upper, sums
+
+
+def add_by_set(sums: Floats, sets: Ints, matrix: Matrix) -> None:
+    """Add row i of dense or CSR rows to ``sums[sets[i]]``, in place."""
+    for block in slices(len(sets), BLOCK_ROWS):
+        numbers, places = np.unique(sets[block], return_inverse=True)
+        entries = np.ones(len(places)), (places, np.arange(len(places)))
+        one_hot = sp.csr_array(entries, shape=(len(numbers), len(places)))
+        totals = one_hot @ matrix[block]
+        if is_sparse(totals):
+            _add_entries(sums, sp.coo_array(totals), numbers)
+        else:
+            sums[numbers] += totals
+
+
+def _add_entries(total: Floats, entries: Any, numbers: Ints | None = None) -> None:
+    """Add the entries of a sparse product in place; row i goes to row ``numbers[i]``."""
+    rows, columns = entries.coords
+    total[rows if numbers is None else numbers[rows], columns] += entries.data
 
 
 def cross_product(first: Matrix, second: Matrix) -> Floats:
     """Return ``X_a^T X_b`` in float64, of dense or CSR rows."""
-    if is_sparse(first) and is_sparse(second):
-        return np.asarray((first.astype(np.float64).T @ second.astype(np.float64)).toarray())
-    if is_sparse(second):
+    if is_sparse(second) and not is_sparse(first):
         return cross_product(second, first).T
     total = np.zeros((first.shape[1], second.shape[1]))
-    if is_sparse(first):
-        data = first.data.astype(np.float64)
-        run = loops("acqh.stats", first.nnz * second.shape[1])
-        for start, block in blocks_of(second):
-            rows = first.indptr[start : start + len(block) + 1]
-            run.add_mixed_product(rows, first.indices, data, block, total)
-        return total
-    for rows in slices(len(first), BLOCK_ROWS):
-        left, right = (np.asarray(it[rows], dtype=np.float64) for it in (first, second))
-        total += left.T @ right
+    for block in slices(first.shape[0], BLOCK_ROWS):
+        left, right = (it[block].astype(np.float64, copy=False) for it in (first, second))
+        if is_sparse(right):
+            _add_entries(total, sp.coo_array(left.T @ right))
+        else:
+            # A product with CSC rows takes four times as long.
+            total += (left.T.tocsr() if is_sparse(left) else left.T) @ right
     return total
-
-
-def blocks_of(matrix: Array) -> Iterator[tuple[int, Array]]:
-    """Yield where each block of dense rows starts, and it in C order, single or double precision.
-
-    So that kernels are compiled for these two alone, and hold few rows that are widened.
-    """
-    dtype = np.float32 if matrix.dtype == np.float32 else np.float64
-    for start in range(0, len(matrix), BLOCK_ROWS):
-        yield start, np.ascontiguousarray(matrix[start : start + BLOCK_ROWS], dtype=dtype)
-
-
-def column_sums(matrix: Matrix) -> Floats:
-    """Return the sum of the rows in float64."""
-    return np.asarray(matrix.sum(axis=0, dtype=np.float64)).ravel()
 
 
 def mirror(upper: Floats) -> Floats:

@@ -224,7 +224,7 @@ def error_directions(n_dimensions: int) -> Floats:
 
 @dataclass(frozen=True)
 class Regression:
-    """The best linear prediction of label embeddings from one view.
+    """The best linear prediction of some vectors from one view.
 
     Attributes
     ----------
@@ -232,13 +232,8 @@ class Regression:
     intercept : (n_dimensions,)
     ridge : float
         Strength used, relative to the mean diagonal of the Gram matrix.
-    agreement : (n_dimensions, n_dimensions)
-        Sum over items of embedding times prediction: ``F^T Y`` for predictions Y.
-    moment : (n_dimensions, n_dimensions)
-        Sum over items of prediction times prediction, ``Y^T Y``, plus the penalty ``rho P^T P`` of
-        a ridge that pulls P towards zero. It equals the agreement then: P solves normal equations.
     residual : (n_dimensions, n_dimensions)
-        Covariance of the prediction error on items not seen, estimated from the seen ones.
+        Covariance of the prediction error on new items, estimated from the training items.
 
     Examples
     --------
@@ -252,8 +247,6 @@ class Regression:
     coefficients: Floats
     intercept: Floats
     ridge: float
-    agreement: Floats
-    moment: Floats
     residual: Floats
 
 
@@ -264,9 +257,8 @@ def regress(
     *,
     fit_intercept: bool = True,
     device: Any = None,
-    is_predicted: bool = False,
 ) -> Regression:
-    """Predict label embeddings from a view by ridge regression.
+    """Predict a vector of every label set from a view by ridge regression.
 
     Minimises ``sum_i ||f_i - b - P^T x_i||^2 + rho * ||P||^2`` over P and, if wanted, b; the
     intercept is not penalised. ``"auto"`` takes the rho that minimises generalised
@@ -276,16 +268,12 @@ def regress(
     ----------
     view : ViewStatistics
     targets : (n_sets, n_dimensions)
-        The embedding of each label set.
+        The vector of each label set.
     ridge : float or "auto"
         rho over the mean diagonal of the (centred) Gram matrix.
     fit_intercept : bool
     device : torch device, optional
         Where eigenvalues are computed.
-    is_predicted : bool
-        Whether the features are predictions of the embeddings, each of a row left out. The ridge
-        then also tries to pull P towards the identity instead of zero, and what has the lesser
-        error on items not seen is taken.
 
     Returns
     -------
@@ -304,28 +292,10 @@ def regress(
     >>> found.coefficients, found.intercept
     (array([[2.]]), array([3.]))
     """
-    n_items = max(view.counts.sum(), 1.0)
-    sums = view.sums.sum(axis=0)
+    n_items, sums = max(view.counts.sum(), 1.0), view.sums.sum(axis=0)
     solver = RidgeSolver(view.gram, sums, n_items, fit_intercept=fit_intercept, device=device)
-    cross, wanted = view.sums.T @ targets, view.counts @ targets
     power = (targets.T * view.counts) @ targets
-    found = regress_moments(solver, cross, wanted, power, ridge)
-    if not is_predicted or cross.shape[0] != cross.shape[1]:
-        return found
-    gram = view.gram
-    rest = regress_moments(
-        solver, cross - gram, wanted - sums, power - cross - cross.T + gram, ridge
-    )
-    coefficients, intercept = np.eye(len(cross)) + rest.coefficients, rest.intercept
-    agreement = cross.T @ coefficients + np.outer(wanted, intercept)
-    # The penalty on P - I is no part of the moment: what counts is the error of the predictions.
-    shift = np.outer(sums @ coefficients, intercept)
-    moment = coefficients.T @ gram @ coefficients + shift + shift.T
-    moment += n_items * np.outer(intercept, intercept)
-    kept = Regression(
-        coefficients, intercept, rest.ridge, agreement, _symmetric(moment), rest.residual
-    )
-    return min((found, kept), key=lambda it: float(np.trace(it.residual)))
+    return regress_moments(solver, view.sums.T @ targets, view.counts @ targets, power, ridge)
 
 
 def regress_moments(
@@ -334,7 +304,8 @@ def regress_moments(
     sums: Floats,
     power: Floats,
     ridge: float | Literal["auto"],
-    seen: Floats | None = None,
+    held: Floats | None = None,
+    towards: Floats | None = None,
 ) -> Regression:
     """Predict any targets from a view by ridge regression, as `regress` does.
 
@@ -349,8 +320,10 @@ def regress_moments(
     power : (n_dimensions, n_dimensions)
         ``F^T F``.
     ridge : float or "auto"
-    seen : (n_rows, n_directions), optional
+    held : (n_rows, n_directions), optional
         Targets of the rows that the solver has in `error_directions`, to choose a ridge by.
+    towards : (n_features, n_dimensions), optional
+        Coefficients that the ridge pulls towards instead of zero.
 
     Returns
     -------
@@ -360,30 +333,31 @@ def regress_moments(
     mean_f = sums / n_items if solver.fit_intercept else np.zeros(len(sums))
     cross = cross - n_items * np.outer(mean_x, mean_f)
     power = power - n_items * np.outer(mean_f, mean_f)
+    directions = error_directions(len(mean_f))
+    centred = None if held is None else held - mean_f @ directions
+    if towards is not None:
+        # What is left of the targets is regressed, and the same coefficients are added again.
+        power = power - cross.T @ towards - towards.T @ cross + towards.T @ solver.gram @ towards
+        cross = cross - solver.gram @ towards
+        if centred is not None and solver.rows is not None:
+            centred = centred - (solver.rows - mean_x) @ towards @ directions
     if ridge == "auto":
-        centred = None if seen is None else seen - mean_f @ error_directions(len(mean_f))
         strength, coefficients, left = solver.cross_validate(cross, np.trace(power), centred)
     else:
         strength, coefficients, freedom = solver.solve(cross, float(ridge))
         left = solver.left_on_average(freedom)
-    agreement = cross.T @ coefficients
     # What is left is power - A - A^T + P^T G P, and P solves (G + rho I) P = cross.
     penalty = strength * mean_diagonal(solver.gram)
-    error = power - agreement - penalty * (coefficients.T @ coefficients)
-    agreement = _symmetric(agreement) + n_items * np.outer(mean_f, mean_f)
+    error = power - cross.T @ coefficients - penalty * (coefficients.T @ coefficients)
+    if towards is not None:
+        coefficients = coefficients + towards
     return Regression(
         coefficients,
         mean_f - mean_x @ coefficients,
         strength,
-        agreement,
-        agreement,
         # An item's own error is smaller than that of a stranger by this factor, on average.
-        _symmetric(error) / (n_items * left**2),
+        (error + error.T) / (2.0 * n_items * left**2),
     )
-
-
-def _symmetric(matrix: Floats) -> Floats:
-    return (matrix + matrix.T) / 2.0
 
 
 def regress_rows(
@@ -413,5 +387,5 @@ def regress_rows(
         mirror(upper), sums, float(len(targets)), fit_intercept=fit_intercept, rows=features[some]
     )
     cross, power = cross_product(features, targets), targets.T @ targets
-    seen = targets[some] @ error_directions(targets.shape[1])
-    return regress_moments(solver, cross, targets.sum(axis=0), power, ridge, seen)
+    held = targets[some] @ error_directions(targets.shape[1])
+    return regress_moments(solver, cross, targets.sum(axis=0), power, ridge, held)

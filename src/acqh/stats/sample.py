@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix, is_sparse
-from acqh._core.runtime import loops
+from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix, is_sparse, slices
 from acqh.errors import InvalidInputError
-from acqh.stats.moments import blocks_of, pack_rows, unpack_rows
-from acqh.stats.plain import mix
+from acqh.stats.moments import pack_rows, unpack_rows
 
 EVERY_KEY = np.uint64(2**64 - 1)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+# Numbers that are hashed at a time: blocks of this size stay in the cache.
+_BLOCK_NUMBERS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -217,32 +217,42 @@ def row_keys(
 
 def hash_rows(views: Mapping[str, Matrix], packed: Array, present: Mapping[str, Bools]) -> Ints:
     """Return a key of every row: of its views, whether it has them, and its labels."""
-    keys = np.zeros(len(packed), dtype=np.uint64)
-    _add(keys, packed, _salts("labels", packed.shape[1]))
+    keys = mix(_hash(packed, "labels"))
     for name in sorted(views):
-        salts = row_salts(name, views[name].shape[1])
-        hashes = np.zeros(len(packed), dtype=np.uint64)
-        _add(hashes, views[name], salts[1:])
-        keys += np.where(present[name], hashes + salts[0], np.uint64(0))
+        keys += np.where(present[name], mix(_hash(views[name], f"view {name}")), np.uint64(0))
     return keys
 
 
-def row_salts(view: str, n_columns: int) -> Ints:
-    """Return the salts of a view: one for that it is there, then one per column."""
-    return _salts(f"view {view}", n_columns + 1)
+def _hash(matrix: Matrix, name: str) -> Ints:
+    """Return the multilinear hash of every row modulo 2^64: words times odd random numbers.
 
-
-def _salts(what: str, n_columns: int) -> Ints:
-    """Return a random number for every column, always the same for the same name."""
-    seed = int.from_bytes(hashlib.sha256(what.encode()).digest()[:8], "little")
-    return mix(np.uint64(seed) + _GOLDEN * np.arange(1, n_columns + 1, dtype=np.uint64))
-
-
-def _add(hashes: Ints, matrix: Matrix, salts: Ints) -> None:
-    run = loops("acqh.stats", 8 * matrix.size)
+    Sums of integers do not depend on their order, and zeros count for nothing, so a sparse row has
+    the hash of the same row made dense.
+    """
+    seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
+    start, *factors = mix(
+        np.uint64(seed) + _GOLDEN * np.arange(1, matrix.shape[1] + 2, dtype=np.uint64)
+    )
+    odd = np.array(factors, dtype=np.uint64) | np.uint64(1)
     if is_sparse(matrix):
-        words = np.ascontiguousarray(matrix.data, dtype=np.float64).view(np.uint64)
-        run.add_sparse_row_hashes(matrix.indptr, matrix.indices, words, salts, hashes)
-        return
-    for start, block in blocks_of(matrix):
-        run.add_row_hashes(block, salts, hashes[start : start + len(block)])
+        words = sp.csr_array((_words(matrix.data), matrix.indices, matrix.indptr), matrix.shape)
+        return np.asarray(start + words @ odd)
+    hashes = np.full(len(matrix), start)
+    for rows in slices(len(matrix), max(1, _BLOCK_NUMBERS // max(1, matrix.shape[1]))):
+        hashes[rows] += np.einsum("ij,j->i", _words(matrix[rows]), odd)
+    return hashes
+
+
+def _words(values: Array) -> Ints:
+    """Return numbers as words of 64 bits; zeros of either sign are the word zero."""
+    words = np.add(values, 0.0, dtype=np.float64, order="C").view(np.uint64)
+    # Numbers with few digits differ in their high bits alone, products in bits above those.
+    words ^= words >> np.uint64(32)
+    return words
+
+
+def mix(words: Ints) -> Ints:
+    """Spread the bits of each word over all of it."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(words ^ (words >> np.uint64(31)))

@@ -1,23 +1,11 @@
 """The sums that ACQH and label regression need of the data, and nothing else of it."""
 
 from collections.abc import Mapping
-from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
-from acqh._core.arrays import (
-    Bools,
-    Floats,
-    Ints,
-    Matrix,
-    group_rows,
-    is_sparse,
-    is_tensor,
-    take_rows,
-)
-from acqh._core.device import MAX_MEMORY
-from acqh._core.runtime import loops
+from acqh._core.arrays import Bools, Floats, Ints, Matrix, group_rows, take_rows
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.stats.moments import (
     LABELS,
@@ -25,20 +13,21 @@ from acqh.stats.moments import (
     LabelSets,
     Moments,
     ViewStatistics,
+    add_by_set,
     cross_product,
     sum_over,
     upper_gram,
 )
 from acqh.stats.sample import EVERY_KEY, RowSample, merge_samples
 
+_KEEP_ALL = Keep()
+
 
 class Statistics:
     """Everything a fit needs to know of the data, as sums that add up.
 
-    Sums by label set are over the items that have labels; a view that is missing for some items
-    keeps its own rows and its own counts. With `keep` there are also sums over all items, with
-    labels or without: products within and between views, apart for every combination of views that
-    items have, and a bounded sample of rows.
+    Products within and between views, apart for every combination of views that items have, with
+    labels or without; sums by label set; and a bounded sample of rows.
 
     Parameters
     ----------
@@ -46,9 +35,9 @@ class Statistics:
         Width of each view.
     n_labels : int
         Number of label columns.
-    keep : Keep, "all" or None
-        What to keep beside the sums over labelled items; ``"all"``: the products of every two
-        views, and a sample of the usual size.
+    keep : Keep
+        Which products and how many rows to keep. Default: the products of every two views, and
+        16,384 rows.
 
     Attributes
     ----------
@@ -59,10 +48,9 @@ class Statistics:
     widths : dict of str to int
     views : dict of str to ViewStatistics
         Over labelled items.
-    keep : Keep or None
+    keep : Keep
     patterns : dict of tuple of str to Moments
-        By the views that items have, in alphabetical order, and at the end ``"labels"``; without
-        `keep` of items with labels alone.
+        By the views that items have, in alphabetical order, and at the end ``"labels"``.
 
     Examples
     --------
@@ -78,17 +66,15 @@ class Statistics:
     _state_axes: ClassVar = {
         "label_sets": LabelSets,
         "widths": dict[str, int],
-        "keep?": Keep,
+        "keep": Keep,
         "patterns": dict[tuple[str, ...], Moments],
-        "sample?": RowSample,
+        "sample": RowSample,
     }
 
-    def __init__(
-        self, widths: Mapping[str, int], n_labels: int, keep: Keep | Literal["all"] | None = None
-    ) -> None:
+    def __init__(self, widths: Mapping[str, int], n_labels: int, keep: Keep = _KEEP_ALL) -> None:
         self.label_sets = LabelSets(n_labels)
         self.widths = dict(widths)
-        self.keep = Keep() if keep == "all" else keep
+        self.keep = keep
         self.patterns: dict[tuple[str, ...], Moments] = {}
         # Samples of parts, to be added up when they are many or when the whole is asked for.
         self._samples: list[RowSample] = []
@@ -100,7 +86,7 @@ class Statistics:
         labels: Matrix | None,
         present: Mapping[str, Bools] | None = None,
         *,
-        keep: Keep | Literal["all"] | None = None,
+        keep: Keep = _KEEP_ALL,
     ) -> "Statistics":
         """Return the sums over some items; see `update`."""
         widths = {name: matrix.shape[1] for name, matrix in views.items()}
@@ -109,7 +95,7 @@ class Statistics:
 
     @property
     def n_items(self) -> int:
-        """How many items were added that something is kept of: all, or those with labels."""
+        """How many items were added, with labels or without."""
         return round(sum(found.n_items for found in self.patterns.values()))
 
     @property
@@ -131,20 +117,18 @@ class Statistics:
         return ViewStatistics(np.zeros((width, width)), np.zeros((n_sets, width)), np.zeros(n_sets))
 
     @property
-    def sample(self) -> RowSample | None:
-        """The bounded sample of rows; None without `keep`."""
-        if self.keep is None:
-            return None
+    def sample(self) -> RowSample:
+        """The bounded sample of rows."""
         start = RowSample(self.keep.sample_size, self.n_labels)
         self._samples = [merge_samples(self._samples or [start])]
         return self._samples[0]
 
     @sample.setter
-    def sample(self, sample: RowSample | None) -> None:
-        self._samples = [] if sample is None else [sample]
+    def sample(self, sample: RowSample) -> None:
+        self._samples = [sample]
 
     def moments(self, *views: str) -> Moments:
-        """Return the sums over all items that have all of the views, to be read; needs `keep`."""
+        """Return the sums over all items that have all of the views, to be read."""
         return sum_over(self.patterns, views)
 
     @property
@@ -159,7 +143,6 @@ class Statistics:
         present: Mapping[str, Bools] | None = None,
         *,
         rows: Mapping[str, Matrix] | None = None,
-        max_memory: int = MAX_MEMORY,
     ) -> "Statistics":
         """Add items in place.
 
@@ -173,10 +156,7 @@ class Statistics:
             Which items have a view; all of them where it is not named.
         rows : mapping of str to dense or CSR, (n_items, n_features), optional
             What the sample keeps of the items, such as the views before their feature maps; the
-            views themselves by default. An empty one: nothing, the sample is added apart.
-        max_memory : int
-            Bytes of working memory on the device, where views are tensors of torch. Then all are,
-            on one device, every item has every view, and rows stay where they are.
+            views themselves by default. Empty: the caller samples.
 
         Returns
         -------
@@ -193,19 +173,13 @@ class Statistics:
             n_items = next(iter(views.values())).shape[0] if views else 0
             labels = np.zeros((n_items, self.n_labels), dtype=np.uint8)
         self._check(views, labels)
-        if any(map(is_tensor, views.values())):
-            from acqh.stats.on_device import add_tensors
-
-            add_tensors(self, views, labels, views if rows is None else rows, max_memory)
-            return self
         sets = self.label_sets.number(labels)
         self.grow()
         masks = {name: np.ones(len(sets), dtype=bool) for name in sorted(views)}
         masks |= dict(present or {}) | {LABELS: sets >= 0}
         for pattern, chosen in group_rows(masks, np.arange(len(sets))):
-            if self.keep is not None or LABELS in pattern:
-                self._add_pattern(pattern, views, sets, chosen)
-        if self.keep is not None and (given := views if rows is None else rows):
+            self._add_pattern(pattern, views, sets, chosen)
+        if given := views if rows is None else rows:
             self.add_rows(given, labels, {name: masks[name] for name in given})
         return self
 
@@ -216,31 +190,19 @@ class Statistics:
         having = {name: take_rows(views[name], chosen) for name in pattern if name != LABELS}
         known = self.patterns.setdefault(pattern, Moments())
         known.n_items += len(chosen)
-        n_sets, each = len(self.label_sets), None
+        n_sets = len(self.label_sets)
         if LABELS in pattern:
             counts = np.bincount(sets[chosen], minlength=n_sets).astype(np.float64)
             known.counts = known.counts + counts if len(known.counts) else counts
         for name, matrix in having.items():
             if LABELS in pattern:
                 by_set = known.by_set.setdefault(name, np.zeros((n_sets, matrix.shape[1])))
-                each = partial(
-                    _add_by_set, loops("acqh.stats", 3 * matrix.size), by_set, sets[chosen]
-                )
-            known.uppers[name], total = upper_gram(matrix, each, known.uppers.get(name))
+                add_by_set(by_set, sets[chosen], matrix)
+            known.uppers[name], total = upper_gram(matrix, known.uppers.get(name))
             known.sums[name] = known.sums.get(name, 0.0) + total
-        if self.keep is not None:
-            for first, second in self.keep.pairs_of(having):
-                product = cross_product(having[first], having[second])
-                known.products[first, second] = known.products.get((first, second), 0.0) + product
-
-    def add_moments(self, pattern: tuple[str, ...], found: Moments) -> None:
-        """Add the sums over items that have exactly these views, and labels or not."""
-        known = self.patterns.get(pattern)
-        self.patterns[pattern] = found if known is None else known.plus(found)
-
-    def sample_bound(self) -> Any:
-        """Return the largest key of a row that may still come into the sample, uint64."""
-        return min((part.bound for part in self._samples), default=EVERY_KEY)
+        for first, second in self.keep.pairs_of(having):
+            product = cross_product(having[first], having[second])
+            known.products[first, second] = known.products.get((first, second), 0.0) + product
 
     def add_rows(
         self,
@@ -250,14 +212,13 @@ class Statistics:
         keys: Ints | None = None,
     ) -> None:
         """Add rows to the sample alone; see `RowSample.with_rows`."""
-        if self.keep is not None:
-            start = RowSample(self.keep.sample_size, self.n_labels, bound=self.sample_bound())
-            self.add_sample(start.with_rows(rows, labels, present, keys))
-
-    def add_sample(self, sample: RowSample) -> None:
-        """Add the sample of more rows."""
-        self._samples.append(sample)
-        if sum(map(len, self._samples)) > 2 * sample.capacity:
+        if self.keep.sample_size == 0:
+            return
+        # Rows with larger keys than those of a full sample cannot come into it.
+        bound = min((part.bound for part in self._samples), default=EVERY_KEY)
+        start = RowSample(self.keep.sample_size, self.n_labels, bound=bound)
+        self._samples.append(start.with_rows(rows, labels, present, keys))
+        if sum(map(len, self._samples)) > 2 * start.capacity:
             self._samples = [merge_samples(self._samples)]
 
     def _check(self, views: Mapping[str, Matrix], labels: Matrix) -> None:
@@ -320,8 +281,7 @@ class Statistics:
             before = new.patterns.get(pattern, Moments())
             new.patterns[pattern] = before.plus(found.renumbered(theirs_here, n_sets), sign)
         mine, theirs = self.sample, other.sample
-        if mine is not None and theirs is not None:
-            new._samples = [mine - theirs if sign < 0 else mine + theirs if sign else mine]
+        new.sample = mine - theirs if sign < 0 else mine + theirs if sign else mine
         return new
 
     def compact(self) -> "Statistics":
@@ -341,11 +301,3 @@ class Statistics:
         }
         new.label_sets = LabelSets.from_packed(packed[order], self.n_labels)
         return new
-
-
-def _add_by_set(run: Any, sums: Floats, sets: Ints, rows: slice, matrix: Matrix) -> None:
-    """Add a block of rows to sums by label set; row i of all belongs to ``sets[i]``."""
-    if is_sparse(matrix):
-        run.add_sparse_rows_by_set(matrix.indptr, matrix.indices, matrix.data, sets[rows], sums)
-    else:
-        run.add_rows_by_set(np.asarray(matrix, dtype=np.float64), sets[rows], sums)

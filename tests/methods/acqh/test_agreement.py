@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import acqh
-from acqh.methods.acqh.learn import PairScores
+from acqh.methods.acqh.learn import correlate_scores, score_pairs
 from acqh.metrics import mean_average_precision
 
 SMALL = {"n_codebooks": 2, "codebook_size": 16, "random_state": 0}
@@ -109,9 +109,9 @@ def test_weights_are_those_found_row_by_row():
         one, other = (table[~np.eye(40, dtype=bool)] for table in tables)
         return one @ other / np.linalg.norm(one) / np.linalg.norm(other)
 
-    scores = PairScores.of(blocks["image"], blocks["text"], image, text)
+    scores = score_pairs(blocks["image"], blocks["text"], image, text)
     for weights in ([1.0, 0.0], [0.3, 0.7]):
-        assert scores.agreement(*weights) == pytest.approx(agreement(weights))
+        assert correlate_scores(scores, *weights) == pytest.approx(agreement(weights))
     alone = np.array([agreement(row) for row in np.eye(2)])
     tried = np.array([(alone / alone.max()) ** power for power in np.arange(0, 32.5, 0.5)])
     tried = (tried / tried.sum(axis=1, keepdims=True) + 0.01) / 1.02

@@ -1,7 +1,5 @@
 import numpy as np
 import pytest
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 import acqh
 from acqh.errors import DeviceError, InvalidInputError, LabelError, ViewError
@@ -189,17 +187,12 @@ def test_a_model_of_tensors_is_saved_and_loaded(tmp_path):
 def test_wrong_tensors_are_refused():
     views, labels = make_data()
     tensors = to_device(views, "cpu")
-    with pytest.raises(ViewError, match="different rows"):
+    with pytest.raises(LabelError, match="rows"):
         make_model().fit(tensors, labels[1:])
     broken = {**tensors, "text": tensors["text"].clone()}
     broken["text"][7, 0] = torch.nan
-    with pytest.raises(ViewError, match="'text' has a NaN or infinite value in row 7"):
+    with pytest.raises(ViewError, match="row 7"):
         make_model().fit(broken, labels)
-    with pytest.raises(InvalidInputError, match="feature maps are made of arrays"):
-        make_model(feature_maps="standardize").fit(tensors, labels)
-    behind = make_pipeline(StandardScaler(), KernelMap())
-    with pytest.raises(InvalidInputError, match="got a pipeline"):
-        make_model(feature_maps=behind).fit(tensors, labels)
     model = make_model().fit(tensors, labels)
     with pytest.raises(ViewError, match="row 7"):
         model.encode(broken)

@@ -54,10 +54,8 @@ def test_trust_says_nothing_of_items_that_have_one_view(captioned):
     half, full = (fit_trusting(captioned, trust).space_ for trust in (0.5, 1.0))
     known = {view: X[::2] for view, X in captioned[0].views.items()}
     for view, X in known.items():
-        np.testing.assert_allclose(
-            half.fold([view]).apply({view: X}), full.fold([view]).apply({view: X}), atol=1e-12
-        )
-    apart = half.fold(known).apply(known) - full.fold(known).apply(known)
+        np.testing.assert_allclose(half.describe({view: X}), full.describe({view: X}), atol=1e-12)
+    apart = half.describe(known) - full.describe(known)
     assert np.abs(apart).max() > 0.1
 
 

@@ -55,7 +55,7 @@ def test_more_labels_than_label_sets_give_the_same_label_map():
     rng = np.random.default_rng(0)
     labels = (rng.random((7, 30)) < 0.3).astype(float)
     counts = rng.integers(1, 5, 7).astype(float)
-    problem = PaperProblem(np.eye(7), counts, np.eye(7), np.eye(7), 1.0, labels, 0.5, 0.2)
+    problem = PaperProblem(np.eye(7), counts, np.eye(7), 1.0, labels, 0.5, 0.2)
     targets = rng.normal(size=(7, 3))
     weighted = labels.T * counts
     expected = np.linalg.solve(weighted @ labels + 0.4 * np.eye(30), weighted @ targets)

@@ -81,7 +81,7 @@ def test_wrong_input_is_refused_with_the_reason(data):
     control = LabelRidge()
     with pytest.raises(NotFittedError, match="call fit first"):
         control.project(data.views["image"], view="image")
-    with pytest.raises(LabelError, match="labels are needed"):
+    with pytest.raises(LabelError, match="label"):
         control.fit(data.views)
     with pytest.raises(LabelError, match="no item has a label"):
         control.fit(data.views, np.zeros((len(data), 2)))

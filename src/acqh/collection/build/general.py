@@ -70,7 +70,7 @@ def general_statistics(
     if n_stand_ins:
         here = {view: np.ones(n_stand_ins, dtype=bool) for view in rows}
         sample = RowSample(sample_size, len(label_names)).with_rows(rows, None, here)
-        statistics.add_sample(replace(sample, counts=stand_in_weight * sample.counts))
+        statistics.sample = replace(sample, counts=stand_in_weight * sample.counts)
     pairs, texts = model.sums, np.diag(model.text_variance)
     if means is not None:
         means = np.asarray(means[0], np.float64), np.asarray(means[1], np.float64)

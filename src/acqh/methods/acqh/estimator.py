@@ -1,11 +1,11 @@
-"""The estimator: its parameters, how it learns, and what a fitted model does."""
+"""The estimator: its parameters, how it is fitted, and what a fitted model does."""
 
 # So that `help` names types as they are written here.
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self, cast
@@ -18,17 +18,19 @@ from acqh._core.arrays import (
     Floats,
     Matrix,
     as_matrix,
+    count_paired,
     has_tensors,
     is_tensor,
     map_features,
+    take_in,
 )
-from acqh._core.device import MAX_MEMORY, Tensor, check_device, row_blocks, tensor_dtype, to_tensor
+from acqh._core.device import MAX_MEMORY, Tensor, row_blocks, tensor_dtype, to_tensor
 from acqh._core.imports import require
 from acqh._core.runtime import Interval, RandomState, check_rng, one_blas_thread
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
-from acqh.methods.acqh.solve import solve_labels, solve_targets
-from acqh.methods.acqh.space import SIMILARITIES, ItemMaps, Items, Similarity, Space, embed_items
+from acqh.methods.acqh.solve import Solution, solve
+from acqh.methods.acqh.space import SIMILARITIES, Similarity, Space, embed_items
 from acqh.methods.acqh.targets import LABELS, Target, read_targets
 from acqh.methods.base import CONSTRAINTS, COUNT, NOT_NEGATIVE, BaseMethod, as_parts, labelled
 from acqh.methods.collect import (
@@ -39,14 +41,7 @@ from acqh.methods.collect import (
     map_tensors,
     unit_name,
 )
-from acqh.methods.on_device import (
-    TensorData,
-    check_finite,
-    collect_tensors,
-    describe_tensors,
-    project_tensor,
-    read_tensors,
-)
+from acqh.methods.on_device import find_device, project_tensor, read_tensors, to_host
 from acqh.methods.query_maps import QueryMaps
 from acqh.methods.registry import DatabaseMode, register
 from acqh.quantize import decode, search_codes
@@ -63,26 +58,6 @@ REFERENCE = (
 _WIDE = 2048
 
 
-class FittedACQH(BaseMethod):
-    """What a fit gives, by attribute; not part of a dataclass, whose fields are parameters."""
-
-    # Where queries and items of any kind meet.
-    space_: Space
-    stats_: Statistics
-    projections_: dict[str, Floats]
-    intercepts_: dict[str, Floats]
-    unit_projections_: dict[str, Floats]
-    codebooks_: Floats
-    # In which a code vector is to be near its target; None: the identity.
-    code_metric_: Floats | None
-    objective_: list[float]
-    lower_bound_: float
-    optimality_gap_: float
-    n_iter_: int
-    ridges_: dict[str, Any]
-    refitted_: tuple[str, ...]
-
-
 @register(
     name="acqh",
     title="Asymmetric correlation quantization hashing",
@@ -94,7 +69,7 @@ class FittedACQH(BaseMethod):
     modes=("learnt", "hashed", "unified"),
 )
 @dataclass(eq=False, repr=False)
-class ACQH(FittedACQH):
+class ACQH(BaseMethod):
     """Search across views by a few bytes per item: asymmetric correlation quantization hashing.
 
     A query of any view becomes a vector, an item one byte per codebook. Their score, an inner
@@ -152,13 +127,11 @@ class ACQH(FittedACQH):
     projections_ : dict of str to (n_features, n_components)
         After the view's feature map, if it has one.
     intercepts_ : dict of str to (n_components,)
-    ridges_ : dict
-        By view; with other targets than labels alone, by view (or ``"labels"``) and target.
+    ridges_ : dict of str to dict of str to float
+        By view (or ``"labels"``) and target.
     objective_ : list of float
-        After each sweep. With labels alone: the squared error of the scores of all pairs of
-        training items, plus the ridge penalty ``rho ||W b||^2``; kernel maps leave each query out,
-        and have a penalty only if it pulls towards zero. Otherwise: the mean squared error of
-        items, as queries see it.
+        After each sweep: the mean squared error of decoded sampled items, in the second moment of
+        queries, scaled to a trace of one.
     lower_bound_ : float
         No codes of this many components can have a lower objective.
     optimality_gap_ : float
@@ -170,6 +143,7 @@ class ACQH(FittedACQH):
         All that is kept of the data.
     """
 
+    _sample_size: ClassVar[int] = Keep.sample_size
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **CONSTRAINTS,
         "n_components": COUNT,
@@ -191,6 +165,20 @@ class ACQH(FittedACQH):
     equal_lengths: bool | None = None
     complete_share: float | None = None
     random_state: RandomState = None
+    space_: Space = field(init=False)
+    stats_: Statistics = field(init=False)
+    projections_: dict[str, Floats] = field(init=False)
+    intercepts_: dict[str, Floats] = field(init=False)
+    unit_projections_: dict[str, Floats] = field(init=False)
+    ridges_: dict[str, dict[str, float]] = field(init=False)
+    codebooks_: Floats = field(init=False)
+    # In which code vectors are nearest to their targets; None: the identity.
+    code_metric_: Floats | None = field(init=False)
+    objective_: list[float] = field(init=False)
+    lower_bound_: float = field(init=False)
+    optimality_gap_: float = field(init=False)
+    n_iter_: int = field(init=False)
+    refitted_: tuple[str, ...] = field(init=False)
 
     def fit(
         self,
@@ -205,12 +193,12 @@ class ACQH(FittedACQH):
         Parameters
         ----------
         views : mapping of str to matrix, MultiViewData, or iterable of MultiViewData
-            With labels as the only target, items without labels are passed over.
+            Tensors are summed as arrays.
         labels : optional
             Of data that bring none of their own: a 0/1 matrix, class ids, or sets of names.
         device : str, optional
-            Where to compute, such as ``"cuda"``; by default where tensors lie, and on the host for
-            arrays. What is learnt are arrays in either case.
+            Where kernel maps, eigenvalues and codebooks are computed, such as ``"cuda"``. Default:
+            that of tensors, the host for arrays. Fitted attributes are arrays in either case.
         max_memory : int
             Bytes of working memory on a device.
 
@@ -236,49 +224,41 @@ class ACQH(FittedACQH):
         device: str | None = None,
         max_memory: int = MAX_MEMORY,
     ) -> tuple[MappedStatistics, Any]:
-        """Sum over items, on the host or a device; return the sums, and the device or None."""
-        how: dict[str, Any] = {"max_memory": max_memory}
-        if has_tensors(views, labels):
-            names = None if known is None else known.label_names
-            data = read_tensors(views, labels, device=device, names=names)
-            known = known or self._describe(data, **how)
-            return collect_tensors(data, known, max_memory), data.device
-        where = None if device is None else check_device(device)
-        how |= {"is_whole": isinstance(views, Mapping | MultiViewData), "device": where}
-        parts = as_parts(views, labels)
-        return collect(parts, known or partial(self._describe, **how), device=where), where
+        """Sum over items; return the statistics, and the device to solve on, None for the host."""
+        place = find_device(views, labels, device)
+        views, labels = to_host(views, labels)
+        is_whole = isinstance(views, Mapping | MultiViewData)
+        make = partial(self._describe, is_whole=is_whole, device=place, max_memory=max_memory)
+        return collect(as_parts(views, labels), known or make), place
 
-    def _describe(self, part: Any, **how: Any) -> MappedStatistics:
+    def _describe(self, part: MultiViewData, **options: Any) -> MappedStatistics:
         """Fit the feature maps to the first part of the data; return what all must be like.
 
-        What is kept of the data follows from the targets. `how`: see
+        Which products are kept follows from the targets. `options`: see
         `acqh.methods.collect.describe`.
         """
         targets = read_targets(self.targets, part.views, part.labels is not None)
-        keep, responses = None, None
-        units: tuple[str, ...] = ()
-        if not self._is_plain(targets):
-            keys = {
-                name: unit_name(name) if target.similarity == "cosine" else name
-                for name, target in targets.items()
-                if name != LABELS
-            }
-            pairs = [
-                pair_of(view, key)
-                for name, key in keys.items()
-                for view in part.views
-                if view != name
-            ]
-            keep, units = Keep(frozenset(pairs)), tuple(n for n, key in keys.items() if key != n)
-        elif has_kernel(self.feature_maps):
-            responses = embed_items(self.similarity, part.labels, check_rng(self.random_state))
-        make = describe_tensors if isinstance(part, TensorData) else describe
-        rng = check_rng(self.random_state)
-        return make(part, self.feature_maps, keep, units=units, responses=responses, rng=rng, **how)
-
-    def _is_plain(self, targets: Mapping[str, Target]) -> bool:
-        """Whether labels are the only target, and nothing else is asked for."""
-        return [*targets] == [LABELS] and not self.equal_lengths
+        keys = {
+            name: unit_name(name) if target.similarity == "cosine" else name
+            for name, target in targets.items()
+            if name != LABELS
+        }
+        pairs = [
+            pair_of(view, key) for name, key in keys.items() for view in part.views if view != name
+        ]
+        responses = None
+        if [*targets] == [LABELS] and has_kernel(self.feature_maps):
+            rng = check_rng(self.random_state)
+            responses = embed_items(self.similarity, cast(Matrix, part.labels), rng)
+        return describe(
+            part,
+            self.feature_maps,
+            Keep(frozenset(pairs), self._sample_size),
+            units=tuple(name for name, key in keys.items() if key != name),
+            responses=responses,
+            rng=check_rng(self.random_state),
+            **options,
+        )
 
     def partial_fit(
         self,
@@ -364,41 +344,51 @@ class ACQH(FittedACQH):
         )
 
     def _solve(self, collected: MappedStatistics, device: Any = None) -> Self:
-        """Solve for the sums collected and set every fitted attribute, or none."""
+        """Solve for the statistics collected and set every fitted attribute, or none."""
         stats, dtype = collected.statistics, collected.dtype
         targets = read_targets(self.targets, collected.widths, stats.n_labels > 0)
         if stats.counts.sum() == 0 and LABELS in targets:
             raise LabelError("no item has a label, so there is nothing to learn from")
-        widest = max(stats.widths.values())
-        with one_blas_thread() if widest < _WIDE else nullcontext():
-            learnt = self._learn(collected, targets, device)
-        for name in ("projections_", "intercepts_", "unit_projections_"):
-            learnt[name] = {view: it.astype(dtype) for view, it in learnt[name].items()}
-        learnt |= {
-            "codebooks_": learnt["codebooks_"].astype(dtype),
-            "stats_": stats,
-            "feature_maps_": collected.feature_maps,
-            "n_features_in_": collected.widths,
-            "label_names_": collected.label_names,
-            "refitted_": (),
-        }
-        for name, value in learnt.items():
-            setattr(self, name, value)
+        with one_blas_thread() if max(stats.widths.values()) < _WIDE else nullcontext():
+            solution = self._learn(collected, targets, device)
+        self.codebooks_ = solution.codebooks.astype(dtype)
+        self._set_space(solution.space)
+        self.code_metric_ = solution.code_metric
+        self.objective_ = solution.objective
+        self.lower_bound_ = solution.lower_bound
+        self.optimality_gap_ = solution.optimality_gap
+        self.n_iter_ = len(solution.objective) - 1
+        self.stats_ = stats
+        self.feature_maps_ = collected.feature_maps
+        self.n_features_in_ = collected.widths
+        self.label_names_ = collected.label_names
+        self.refitted_ = ()
         return self
+
+    def _set_space(self, space: Space) -> None:
+        """Set the space, and its maps of queries with all blocks in one."""
+        dtype = self.codebooks_.dtype
+        folded = {view: space.fold_query(view) for view in space.predictors if view != LABELS}
+        self.space_ = space
+        self.projections_ = {
+            view: projection.astype(dtype) for view, (projection, _, _) in folded.items()
+        }
+        self.intercepts_ = {
+            view: intercept.astype(dtype) for view, (_, intercept, _) in folded.items()
+        }
+        self.unit_projections_ = {
+            view: unit.astype(dtype) for view, (_, _, unit) in folded.items() if unit is not None
+        }
+        self.ridges_ = {
+            source: {name: it.ridge for name, it in own.items()}
+            for source, own in space.predictors.items()
+        }
 
     def _learn(
         self, collected: MappedStatistics, targets: Mapping[str, Target], device: Any
-    ) -> dict[str, Any]:
-        """Return what is learnt, by attribute."""
+    ) -> Solution:
         rng = check_rng(self.random_state)
-        if self._is_plain(targets):
-            return solve_labels(self, collected, rng, device)
-        if collected.statistics.keep is None:
-            raise InvalidInputError(
-                f"the targets {[*targets]} need products of views and a sample of rows, but the "
-                "statistics keep sums over labelled items only; collect them with these targets"
-            )
-        return solve_targets(self, collected, targets, rng, device)
+        return solve(collected, targets, self.get_params(deep=False), rng, device)
 
     def refit_queries(self, views: Any, targets_or_codes: Any) -> Self:
         """Take another encoder for the queries of some views; codes stay as they are.
@@ -447,37 +437,30 @@ class ACQH(FittedACQH):
                 )
         space = self.space_
         for name, matrix in matrices.items():
-            learn = partial(regress_rows, matrix, ridge=self.ridge)
-            space = space.refitted(name, wanted, learn)
-        dtype = self.codebooks_.dtype
-        folded = {
-            name: [it.astype(dtype) for it in space.fold_query(name)[:2]] for name in matrices
-        }
+            space = space.refitted(name, wanted, partial(regress_rows, matrix, ridge=self.ridge))
         # Nothing is set before everything is learnt.
-        self.space_ = space
-        self.projections_ = self.projections_ | {name: own[0] for name, own in folded.items()}
-        self.intercepts_ = self.intercepts_ | {name: own[1] for name, own in folded.items()}
-        self.unit_projections_ = _without(self.unit_projections_, matrices)
-        self.feature_maps_ = _without(self.feature_maps_, matrices)
+        self._set_space(space)
+        self.feature_maps_ = {
+            name: own for name, own in self.feature_maps_.items() if name not in matrices
+        }
         widths = {name: matrix.shape[1] for name, matrix in matrices.items()}
         self.n_features_in_ = self.n_features_in_ | widths
         self.refitted_ = tuple(sorted({*self.refitted_, *matrices}))
         return self
 
     def _query_targets(self, given: Any) -> Floats:
-        """Return what the new features are to predict: blocks of the items."""
+        """Return the blocks of items, which new features are to predict."""
         if not isinstance(given, Mapping | MultiViewData):
-            return self.space_.described_by(self.decode(given).astype(np.float64))
+            return np.asarray(self.decode(given).astype(np.float64) @ self.space_.query_map.T)
         labels = None
         if isinstance(given, Mapping):
-            labels = given.get(LABELS) if self.space_.knows_labels else None
+            labels = given.get(LABELS) if LABELS in self.space_.blocks else None
             given = {name: rows for name, rows in given.items() if name != LABELS}
-        items, _ = self._items(given, labels, None)
-        parts = [*self.space_.describe(items, self._map_rows)]
-        found = np.empty((items.n_items, parts[0][1].shape[1]))
-        for rows, block in parts:
-            found[rows] = block
-        return found
+        views, present, labels, _ = self._read_items(given, labels, None)
+        wanted = np.empty((count_paired(views, labels), len(self.space_.query_map)))
+        for place, features, which in self.space_.rows(views, present, labels, self._map_rows):
+            wanted[place] = self.space_.describe(features)[which]
+        return wanted
 
     def project(
         self, X: Matrix, *, view: str, device: str | None = None, max_memory: int = MAX_MEMORY
@@ -499,12 +482,13 @@ class ACQH(FittedACQH):
         DeviceError, ViewError
             The device is not there; an unknown view, another width than fitted, NaN.
         """
-        if device is not None or is_tensor(X):
-            data = self._read_tensors({view: X}, None, device)
-            found: Any = project_tensor(data, view, QueryMaps.of(self), max_memory)
-            return cast(Floats, found if is_tensor(X) else found.cpu().numpy())
         self._check_fitted()
-        return QueryMaps.of(self).project(X, view=view)
+        if device is None and not is_tensor(X):
+            return QueryMaps.of(self).project(X, view=view)
+        place = find_device({view: X}, None, device)
+        matrix = self._read_tensors({view: X}, place)[view]
+        vectors = project_tensor(matrix, view, QueryMaps.of(self), place, max_memory)
+        return cast(Floats, vectors if is_tensor(X) else vectors.cpu().numpy())
 
     def encode(
         self,
@@ -540,16 +524,7 @@ class ACQH(FittedACQH):
             The device is not there; neither views nor labels, or not what the mode needs; an item
             with neither; an unknown view, different lengths, another width than fitted, NaN.
         """
-        items, where = self._items(views, labels, mode, device)
-        codes = _empty(items, where, len(self.codebooks_), np.dtype(np.uint8))
-        search = self._searcher(where, max_memory)
-        for place, vectors in self._vectors(items, where, max_memory, by_sets=False):
-            codes[place] = search(vectors)
-        by_labels = np.flatnonzero(items.numbers >= 0)
-        if self.space_.is_plain and by_labels.size:
-            own = self._codes_of_sets(items.sets)[items.numbers[by_labels]]
-            codes[by_labels] = own if where is None else to_tensor(own, where)
-        return cast(Array, _as_given(codes, views, labels))
+        return cast(Array, self._transform(views, labels, mode, device, max_memory, is_coded=True))
 
     def embed(
         self, views: Any = None, *, labels: Any = None, mode: DatabaseMode | None = None
@@ -558,51 +533,71 @@ class ACQH(FittedACQH):
 
         Takes and raises what `encode` does; gives (n_items, n_components).
         """
-        items, where = self._items(views, labels, mode)
-        found = _empty(items, where, self.codebooks_.shape[2], self.codebooks_.dtype)
-        for place, vectors in self._vectors(items, where, MAX_MEMORY):
-            found[place] = vectors
-        return cast(Floats, _as_given(found, views, labels))
+        found = self._transform(views, labels, mode, None, MAX_MEMORY, is_coded=False)
+        return cast(Floats, found)
 
-    def _items(
+    def _transform(
+        self,
+        views: Any,
+        labels: Any,
+        mode: DatabaseMode | None,
+        device: str | None,
+        max_memory: int,
+        *,
+        is_coded: bool,
+    ) -> Any:
+        """Return the codes of items, or their vectors."""
+        has_given_tensors = has_tensors(views, labels)
+        views, present, labels, place = self._read_items(views, labels, mode, device)
+        n_items, codebooks = count_paired(views, labels), self.codebooks_
+        shape = (n_items, len(codebooks) if is_coded else codebooks.shape[2])
+        dtype = np.dtype(np.uint8) if is_coded else codebooks.dtype
+        n_rows, map_rows = CHUNK_ROWS, self._map_rows
+        found: Any
+        if place is None:
+            found = np.empty(shape, dtype)
+        else:
+            found = require("torch").empty(shape, dtype=tensor_dtype(dtype), device=place)
+            widths = sum(len(self.projections_[view]) for view in views)
+            brought = sum(8 * rows.shape[1] for rows in views.values() if not is_tensor(rows))
+            per_row = max(16 * widths, brought, 1)
+            n_rows = next(row_blocks(max(n_items, 1), per_row, max_memory // 2)).stop
+            map_rows = partial(self._map_tensors, place)
+        search = self._searcher(place, max_memory)
+        for rows, features, which in self.space_.rows(views, present, labels, map_rows, n_rows):
+            if place is not None:
+                features = {source: to_tensor(it, place) for source, it in features.items()}
+            vectors = self.space_.embed(features)
+            result = (search(vectors) if is_coded else vectors)[which]
+            found[rows] = result if place is None else result.to(found.dtype)
+        if is_coded and labels is not None:
+            self._set_label_codes(found, labels)
+        return found.cpu().numpy() if place is not None and not has_given_tensors else found
+
+    def _set_label_codes(self, codes: Any, labels: Matrix) -> None:
+        """Replace codes of fitted label sets, in place, if a method has its own."""
+
+    def _read_items(
         self, views: Any, labels: Any, mode: DatabaseMode | None, device: str | None = None
-    ) -> tuple[Items, Any]:
-        """Check items of any form; return them, and the device that they are coded on or None."""
+    ) -> tuple[Mapping[str, Any], Mapping[str, Array], Matrix | None, Any]:
+        """Check items of any form.
+
+        Returns views, which items have a view, labels, and the device to encode on, None: the host.
+        """
         views, labels, present = self._given(views, labels, mode)
         mode = self._check_given(views, labels, mode)
-        labels = labels if mode == "learnt" and self.space_.knows_labels else None
-        if device is None and not has_tensors(views, labels):
-            matrices = {name: self._check_view(X, name) for name, X in (views or {}).items()}
-            known = None if labels is None else self._check_labels(labels)
-            return Items.of(matrices, present, known), None
+        place = find_device(views or {}, labels, device)
+        if mode != "learnt" or LABELS not in self.space_.blocks:
+            labels = None
+        matrix = None if labels is None else self._check_labels(take_in(labels)[0])
+        if place is None:
+            checked = {name: self._check_view(X, name) for name, X in (views or {}).items()}
+            return checked, present, matrix, None
         if not all(mask.all() for mask in present.values()):
             raise ViewError(
-                "some items lack a view, which is not known on a device; leave device out"
+                "some items lack a view, which devices do not support; leave device out"
             )
-        data = self._read_tensors(views or {}, labels, device)
-        return Items.of(data.views, {}, data.labels), data.device
-
-    def _vectors(
-        self, items: Items, device: Any, max_memory: int, *, by_sets: bool = True
-    ) -> Iterator[tuple[Any, Any]]:
-        """Yield code vectors of items, some rows at a time.
-
-        `by_sets`: also of items whose labels say what their code is.
-        """
-        space, n_rows, map_rows = self.space_, CHUNK_ROWS, self._map_rows
-        if device is not None:
-            widths = [len(self.projections_[view]) for view in items.views]
-            brought = [8 * it.shape[1] for it in items.views.values() if not is_tensor(it)]
-            per_row = max(16 * sum(widths), sum(brought), 1)
-            n_rows = next(row_blocks(items.n_items, per_row, max_memory // 2)).stop
-            map_rows = partial(self._map_tensors, device)
-        folded: dict[tuple[str, ...], ItemMaps] = {}
-        for place, known in items.known(space, map_rows, n_rows, device, by_sets=by_sets):
-            sources = tuple(known)
-            if sources not in folded:
-                maps = space.fold_items(sources)
-                folded[sources] = maps if device is None else maps.on(device)
-            yield place, folded[sources].apply(known)
+        return self._read_tensors(views or {}, place), {}, matrix, place
 
     def _map_rows(self, views: Mapping[str, Matrix]) -> dict[str, Matrix]:
         return {view: map_features(self.feature_maps_, rows, view) for view, rows in views.items()}
@@ -630,27 +625,12 @@ class ACQH(FittedACQH):
 
         return search
 
-    def _codes_of_sets(self, sets: Array) -> Array:
-        """Return the codes of label sets, 0/1 (n_sets, n_labels).
-
-        A set that was fitted has its code; a new one is encoded like any vector.
-        """
-        numbers = self.space_.fitted_sets.number(sets, add=False)
-        codes, is_new = self.label_codes_[numbers], numbers < 0
-        if is_new.any():
-            features = self.space_.label_features(sets[is_new])
-            vectors = self.space_.fold_items([LABELS]).apply({LABELS: features})
-            codes[is_new] = self._searcher()(vectors)
-        return codes
-
-    def _read_tensors(self, views: Any, labels: Any, device: str | None) -> TensorData:
-        """Check tensors against the fitted views and labels."""
-        self._check_fitted()
-        data = read_tensors(views, labels, device=device, names=self.label_names_)
-        for name, matrix in data.views.items():
+    def _read_tensors(self, views: Mapping[str, Any], device: Any) -> dict[str, Any]:
+        """Check tensors against the fitted views."""
+        tensors = read_tensors(views, device)
+        for name, matrix in tensors.items():
             self._check_shape(matrix, name)
-            check_finite(matrix, name)
-        return data
+        return tensors
 
     def _given(
         self, views: Any, labels: Any, mode: DatabaseMode | None
@@ -661,7 +641,7 @@ class ACQH(FittedACQH):
             return views, labels, {}
         if views.labels is not None:
             own = labelled(views, labels).labels
-            by_labels = mode in (None, "learnt") and self.space_.knows_labels
+            by_labels = mode in (None, "learnt") and LABELS in self.space_.blocks
             if by_labels and views.label_names != self.label_names_:
                 raise LabelError(
                     "label names differ from those fitted; give label_names= to all data, so that "
@@ -677,7 +657,7 @@ class ACQH(FittedACQH):
             raise InvalidInputError(f"mode 'hashed' takes one view, got {sorted(views)}")
         if mode == "learnt" and labels is None:
             raise InvalidInputError("give labels, or views as a mapping of names to matrices")
-        if not views and not self.space_.knows_labels:
+        if not views and LABELS not in self.space_.blocks:
             raise InvalidInputError(
                 f"labels are no target of this model, but {[*self.targets_]}; give views of the "
                 "items"
@@ -715,27 +695,3 @@ class ACQH(FittedACQH):
         """What scores stand for, with the weights and ranks used."""
         self._check_fitted()
         return self.space_.targets
-
-    @property
-    def label_codes_(self) -> Array:
-        """Codes of the fitted label sets, uint8 (n_sets, n_codebooks); with labels alone."""
-        if self.space_.label_codes is None:
-            raise AttributeError("label sets have codes of their own with labels alone")
-        return self.space_.label_codes
-
-
-def _without(by_view: Mapping[str, Any], views: Collection[str]) -> dict[str, Any]:
-    return {name: it for name, it in by_view.items() if name not in views}
-
-
-def _empty(items: Items, device: Any, width: int, dtype: Any) -> Any:
-    """Return room for numbers of items, on the host or a device."""
-    if device is None:
-        return np.empty((items.n_items, width), dtype)
-    kind = tensor_dtype(dtype)
-    return require("torch").empty((items.n_items, width), dtype=kind, device=device)
-
-
-def _as_given(found: Any, views: Any, labels: Any) -> Any:
-    """Return a tensor as an array where items were none."""
-    return found.cpu().numpy() if is_tensor(found) and not has_tensors(views, labels) else found

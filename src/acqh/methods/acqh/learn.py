@@ -1,20 +1,21 @@
-"""From sums to blocks and what predicts them; how much each counts, how far it is trusted."""
+"""From statistics to blocks and their predictors, their weights and their trust."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.linalg
 
-from acqh._core.arrays import Floats, Ints, Matrix
+from acqh._core.arrays import Floats, Ints, Matrix, unit_rows
 from acqh._core.linalg import RANK_TOLERANCE, EigenForm, fix_signs
 from acqh.errors import InvalidInputError, ViewError
-from acqh.methods.acqh.space import Block, LabelEmbedding, Predictor, Space, make_predictor
+from acqh.methods.acqh.space import Block, LabelEmbedding, Space
 from acqh.methods.acqh.targets import AUTO, LABELS, MapRows, Target
 from acqh.methods.collect import MappedStatistics, unit_name
+from acqh.stats import Regression
 from acqh.stats.moments import Moments
 from acqh.stats.ridge import HELD_ROWS, RidgeSolver, error_directions, regress_moments
 from acqh.stats.sample import RowSample
@@ -83,52 +84,45 @@ _LEAST_WEIGHT = 0.01
 _SHARE, _NOISE = 0.05, 0.02
 
 
-@dataclass(frozen=True)
-class PairScores:
-    """Scores of all pairs of different rows, asked for by either of two views, as sums.
+# Products of the scores of all pairs of different rows, queried by either of two views: within the
+# first, within the second, between both; (2, 2) each, by the content of one view and the other.
+PairScores: TypeAlias = tuple[Floats, Floats, Floats]
 
-    Of scores in the content of one view and in that of the other, so (2, 2) each.
+
+def score_pairs(
+    first: Floats, second: Floats, first_guess: Floats, second_guess: Floats
+) -> PairScores:
+    """Sum products of the scores of rows, queried by what each view alone says of both contents.
+
+    `first`, `second`: (n_rows, rank); the contents as they are. `first_guess`, `second_guess`:
+    the same, predicted by the other view.
     """
+    items = first, second
+    moments = [[one.T @ other for other in items] for one in items]
 
-    by_first: Floats  # products of scores asked for by the first view
-    by_second: Floats
-    by_both: Floats  # asked for by the first, times asked for by the second
+    def sums(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> Floats:
+        # All scores in one content are a product of two matrices, so their products summed
+        # over rows are those of moments; scores of rows with themselves are taken out.
+        own = [
+            np.array([np.einsum("ij,ij->i", q, x) for q, x in zip(queries, items, strict=True)])
+            for queries in (one, other)
+        ]
+        whole = [[np.vdot(one[k].T @ other[m], moments[k][m]) for m in (0, 1)] for k in (0, 1)]
+        return np.asarray(np.array(whole) - own[0] @ own[1].T)
 
-    @classmethod
-    def of(
-        cls, first: Floats, second: Floats, first_guess: Floats, second_guess: Floats
-    ) -> "PairScores":
-        """Sum up the scores of rows, asked for by what each view alone says of both contents.
+    by_first, by_second = (first, second_guess), (first_guess, second)
+    return sums(by_first, by_first), sums(by_second, by_second), sums(by_first, by_second)
 
-        `first`, `second`: (n_rows, rank); the contents as they are. `first_guess`, `second_guess`:
-        the same, predicted by the other view.
-        """
-        items = first, second
-        moments = [[one.T @ other for other in items] for one in items]
 
-        def sums(asked: tuple[Floats, Floats], again: tuple[Floats, Floats]) -> Floats:
-            # All scores in one content are a product of two matrices, so their products summed
-            # over rows are those of moments; scores of rows with themselves are taken out.
-            own = [
-                np.array([np.einsum("ij,ij->i", q, x) for q, x in zip(by, items, strict=True)])
-                for by in (asked, again)
-            ]
-            whole = [
-                [np.vdot(asked[k].T @ again[m], moments[k][m]) for m in (0, 1)] for k in (0, 1)
-            ]
-            return np.asarray(np.array(whole) - own[0] @ own[1].T)
+def correlate_scores(scores: PairScores, first: float, second: float) -> float:
+    """Return the correlation of scores queried by either view, given weights of contents.
 
-        one, other = (first, second_guess), (first_guess, second)
-        return cls(sums(one, one), sums(other, other), sums(one, other))
-
-    def agreement(self, first: float, second: float) -> float:
-        """Return the correlation of scores asked for by either view, given weights of contents.
-
-        Contents have mean zero, and so have scores.
-        """
-        weights = np.array([first, second])
-        power = (weights @ self.by_first @ weights) * (weights @ self.by_second @ weights)
-        return float(weights @ self.by_both @ weights / np.sqrt(power)) if power > 0 else 0.0
+    Contents have mean zero, and so have scores.
+    """
+    by_first, by_second, by_both = scores
+    weights = np.array([first, second])
+    power = (weights @ by_first @ weights) * (weights @ by_second @ weights)
+    return float(weights @ by_both @ weights / np.sqrt(power)) if power > 0 else 0.0
 
 
 def weigh_by_agreement(
@@ -174,7 +168,7 @@ def _agreement(
     given = dict(zip(names, weights.tolist(), strict=True))
     best = dict.fromkeys(names, -np.inf)
     for (first, second), scores in pairs.items():
-        found = scores.agreement(given[first], given[second])
+        found = correlate_scores(scores, given[first], given[second])
         best[first], best[second] = max(best[first], found), max(best[second], found)
     return float(sum(given[name] * it for name, it in best.items() if np.isfinite(it)))
 
@@ -183,7 +177,8 @@ class SpaceSums:
     """The sums that targets and their predictions are learnt from; labels are one more view.
 
     `collected`: sums that keep what the targets need, compact. `embedding`: of labels, where they
-    are a target. `ridge`: as `ACQH` takes it. `device`: where eigenvalues are computed.
+    are a target. `ridge`: as `ACQH` takes it. `n_held`: rows to leave out in turn to choose a
+    ridge; 0: by generalised cross-validation. `device`: where eigenvalues are computed.
     """
 
     def __init__(
@@ -191,12 +186,14 @@ class SpaceSums:
         collected: MappedStatistics,
         embedding: LabelEmbedding | None,
         ridge: float | Literal["auto"],
+        n_held: int,
         device: Any,
     ) -> None:
         self.stats = collected.statistics
         self.views = sorted(collected.widths)
         self._collected = collected
         self._ridge, self._device = ridge, device
+        self._n_held = n_held if ridge == "auto" else 0
         self._embedding = embedding
         self._known: dict[tuple[str, ...], Moments] = {}
         # By source, and by the other view that its rows have too; of all its rows by "".
@@ -253,7 +250,7 @@ class SpaceSums:
         found.n_items = counts.sum()
         return found
 
-    def make_predictors(self, blocks: Mapping[str, Block]) -> dict[str, dict[str, Predictor]]:
+    def make_predictors(self, blocks: Mapping[str, Block]) -> dict[str, dict[str, Regression]]:
         """Return the predictions of blocks from every source that does not give them exactly.
 
         Each is learnt from the items that have both, with its own ridge; there is none where no
@@ -278,7 +275,7 @@ class SpaceSums:
                 )
         return found
 
-    def _predict(self, source: str, block: Block) -> Predictor:
+    def _predict(self, source: str, block: Block) -> Regression:
         key = _key(block)
         sums = self._moments(source, key)
         if not {(source, key), (key, source)} & sums.products.keys():
@@ -287,26 +284,35 @@ class SpaceSums:
                 "target; collect with these targets"
             )
         solver = self._solver(source, block.source)
-        seen = None
+        held = None
         if solver.rows is not None:
             some = error_directions(block.rank)
-            held = self._held(source, block.source)
-            seen = self._features(key, held) @ (block.map @ some) + block.offset @ some
+            rows = self._held(source, block.source)
+            held = self._features(key, rows) @ (block.map @ some) + block.offset @ some
         # The block is a map of the target's features, so its sums are maps of theirs.
-        learnt = regress_moments(
-            solver,
-            sums.product(source, key) @ block.map + np.outer(sums.sums[source], block.offset),
-            sums.sums[key] @ block.map + sums.n_items * block.offset,
-            self._power(source, block),
-            self._ridge,
-            seen,
-        )
-        return make_predictor(block, learnt)
+        learnt = [
+            regress_moments(
+                solver,
+                sums.product(source, key) @ block.map + np.outer(sums.sums[source], block.offset),
+                sums.sums[key] @ block.map + sums.n_items * block.offset,
+                self._power(source, block),
+                self._ridge,
+                held,
+                towards,
+            )
+            for towards in ([None, block.map] if self._is_taught(source, key) else [None])
+        ]
+        return min(learnt, key=lambda it: float(np.trace(it.residual)))
+
+    def _is_taught(self, source: str, key: str) -> bool:
+        """Whether the features of a view are predictions of label embeddings already."""
+        is_wide = self.stats.widths.get(source) == self._label_vectors.shape[1]
+        return key == LABELS and source in self._collected.taught and is_wide
 
     def score_pairs(
         self,
         blocks: Mapping[str, Block],
-        predictors: Mapping[str, Mapping[str, Predictor]],
+        predictors: Mapping[str, Mapping[str, Regression]],
         sample: RowSample,
     ) -> dict[tuple[str, str], PairScores]:
         """Return the scores of rows of a sample, asked for by either of two views.
@@ -325,18 +331,19 @@ class SpaceSums:
                         (first, second, exact[1]),
                     )
                 ]
-                found[first, second] = PairScores.of(*exact, *guesses)
+                found[first, second] = score_pairs(*exact, *guesses)
         return found
 
     def _left_out(
-        self, source: str, predictor: Predictor, name: str, known: Floats, rows: RowSample
+        self, source: str, predictor: Regression, name: str, known: Floats, rows: RowSample
     ) -> Floats:
         """Return what a source predicts of rows of a block when each is left out."""
         solver, features = self._solver(source, name), self._features(source, rows)
         if solver.rows is not None and np.array_equal(self._held(source, name).keys, rows.keys):
             features = solver.rows
         left = solver.left_of(features, predictor.ridge)
-        return np.asarray(known - (known - predictor.predict(features)) / left[:, None])
+        predicted = features @ predictor.coefficients + predictor.intercept
+        return np.asarray(known - (known - predicted) / left[:, None])
 
     def _power(self, source: str, block: Block) -> Floats:
         """Return the products of a block with itself, over the rows that a source has too."""
@@ -374,18 +381,16 @@ class SpaceSums:
 
     def _held(self, *sources: str) -> RowSample:
         """Return rows of the sample that have all of the sources, to be left out in turn."""
-        sample = self.stats.sample
-        if sample is None or self._ridge != "auto":
-            return RowSample(HELD_ROWS, 0)
         views = [source for source in sources if source != LABELS]
-        return sample.first(HELD_ROWS, views, labelled=LABELS in sources)
+        return self.stats.sample.first(self._n_held, views, labelled=LABELS in sources)
 
     def _features(self, source: str, rows: RowSample) -> Matrix:
         """Return what a source is for some rows: mapped features, or embeddings of labels."""
         if source == LABELS and self._embedding is not None:
             return self._embedding.transform(rows.labels)
         view = source if source in rows.views else source.removesuffix(unit_name(""))
-        return self._collected.map_rows({view: rows.views[view]})[source]
+        mapped = self._collected.map_sample({view: rows.views[view]})[view]
+        return mapped if view == source else unit_rows(mapped)
 
 
 def _key(block: Block) -> str:
@@ -460,11 +465,10 @@ def _try(
     Returns the weight of those that are among their own first ten, and how many times their share
     rows that have the view take of the other hits.
     """
-    queries = space.fold([source]).apply(map_rows({source: rows.views[source][asked]}))
-    vectors = np.empty((len(rows), queries.shape[1]))
-    for chosen, described in space.describe_rows(rows, map_rows):
-        vectors[chosen] = space.scale(described)
-    scores = queries @ vectors.T
+    queries = space.describe(map_rows({source: rows.views[source][asked]}))
+    scores = np.empty((len(queries), len(rows)))
+    for place, features, which in _sampled(space, rows, map_rows):
+        scores[:, place] = queries @ space.scale(space.describe(features)).T[:, which]
     places = np.arange(len(asked)), asked
     is_found = (scores > scores[places][:, np.newaxis]).sum(axis=1) < _N_FIRST
     scores[places] = -np.inf
@@ -476,3 +480,21 @@ def _try(
         hits = np.argpartition(-scores[is_real[asked]], _N_FIRST, axis=1)[:, :_N_FIRST]
         excess = float(has_view[hits].mean() / has_view[is_real].mean())
     return float(rows.counts[asked] @ is_found), excess
+
+
+def _sampled(
+    space: Space, rows: RowSample, map_rows: MapRows
+) -> Iterator[tuple[Any, dict[str, Any], Any]]:
+    labels = None if space.embedding is None else rows.labels
+    return space.rows(rows.views, rows.present, labels, map_rows)
+
+
+def describe_sample(
+    space: Space, rows: RowSample, map_rows: MapRows
+) -> Iterator[tuple[Floats, Floats]]:
+    """Yield distinct blocks of sampled rows by all their views and labels, and their weights."""
+    for place, features, which in _sampled(space, rows, map_rows):
+        described, weights = space.describe(features), rows.counts[place]
+        if not isinstance(which, slice):
+            weights = np.bincount(which, weights, minlength=len(described))
+        yield described, weights

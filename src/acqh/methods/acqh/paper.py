@@ -12,30 +12,41 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from acqh._core.arrays import Array, Floats
-from acqh._core.linalg import solve_spd
+from acqh._core.arrays import Array, Floats, Matrix, is_tensor
+from acqh._core.device import to_tensor
+from acqh._core.linalg import RANK_TOLERANCE, solve_spd
 from acqh._core.runtime import check_rng
+from acqh.errors import ViewError
 from acqh.methods.acqh.estimator import ACQH, REFERENCE
 from acqh.methods.acqh.solve import (
-    Problem,
-    label_block,
-    learnt_of_labels,
-    lower_bound,
-    pose,
-    quality,
-    similarity_error,
-    spectrum,
+    Solution,
+    leading_eigenpairs,
+    metric_roots,
 )
+from acqh.methods.acqh.space import Block, Space, embed
+from acqh.methods.acqh.targets import LABELS, Target
 from acqh.methods.collect import MappedStatistics
 from acqh.methods.registry import register
 from acqh.quantize import decode, search_codes
 from acqh.quantize.codebooks import least_squares_codebooks
+from acqh.stats import regress
+from acqh.stats.moments import LabelSets
 
 
 @dataclass(frozen=True)
-class PaperProblem(Problem):
-    """The paper's problem: similarities, and a regression of codes on labels."""
+class PaperProblem:
+    """The paper's problem: similarities, which are inner products of label embeddings, and labels.
 
+    All that is left of the data.
+    """
+
+    # (n_sets, n_dimensions): F: one vector per distinct label set; its inner products are
+    # the similarities.
+    embeddings: Floats
+    counts: Floats  # (n_sets,): how many items carry each set
+    # (n_dimensions, n_dimensions): H: summed over views, embedding times prediction.
+    agreement: Floats
+    constant: float  # the sum over views of ``||S_p||^2``
     labels: Floats  # (n_sets, n_labels) float64: L: the label sets as 0/1 rows
     # The paper's lambda and mu.
     label_weight: float
@@ -172,6 +183,30 @@ def update_codes(codes: Array, codebooks: Floats, metric: Floats, linear: Floats
     return search_codes(linear, codebooks, search="greedy", metric=metric, start=codes)
 
 
+def similarity_error(problem: PaperProblem, query_map: Floats, codes: Floats) -> float:
+    """Return the first term of the paper's objective (6): errors of all similarities, squared.
+
+    `query_map`: (n_dimensions, n_components); J. `codes`: (n_sets, n_components); B.
+    """
+    weighted = codes.T * problem.counts
+    reached = problem.agreement @ query_map
+    pairs = np.sum((query_map.T @ reached) * (weighted @ codes))
+    pairs -= 2.0 * np.sum(reached * (weighted @ problem.embeddings).T)
+    return float(pairs + problem.constant)
+
+
+def lower_bound(problem: PaperProblem, n_components: int) -> float:
+    """Return the least value of (6) over all code vectors of that many components.
+
+    Without the discrete constraint the codes are a principal component analysis of the vectors
+    ``H^(1/2) f_u``, weighted by counts, so the least value is the constant minus its leading
+    eigenvalues; the label terms are never negative.
+    """
+    mapped = problem.embeddings @ metric_roots(problem.agreement)[0]
+    values, _ = leading_eigenpairs((mapped.T * problem.counts) @ mapped)
+    return problem.constant - float(np.sum(values[:n_components]))
+
+
 def objective(
     problem: PaperProblem, query_map: Floats, codes: Floats, label_map: Floats, drift: Floats
 ) -> float:
@@ -260,6 +295,10 @@ class ACQHPaper(ACQH):
     ----------
     objective_ : list of float
         The paper's objective (6) after each sweep, with all its terms.
+    label_sets_ : LabelSets
+        The fitted label sets.
+    label_codes_ : uint8 (n_sets, n_codebooks)
+        Their codes.
 
     Examples
     --------
@@ -268,6 +307,7 @@ class ACQHPaper(ACQH):
     'dot'
     """
 
+    _sample_size: ClassVar[int] = 0
     targets: ClassVar[Mapping[str, float]] = {"labels": 1.0}  # type: ignore[misc]
     similarity: str = field(default="dot", init=False)
     label_weight: float = 1e-4
@@ -277,33 +317,71 @@ class ACQHPaper(ACQH):
     complete_share: None = field(default=None, init=False)
     max_iter: int = 40
     tol: float = 1e-5
+    label_sets_: LabelSets = field(init=False)
+    label_codes_: Array = field(init=False)
+
+    def _set_label_codes(self, codes: Any, labels: Matrix) -> None:
+        """Give items with fitted label sets the codes of Algorithm 1."""
+        numbers = self.label_sets_.number(labels, add=False)
+        rows = np.flatnonzero(numbers >= 0)
+        own: Any = self.label_codes_[numbers[rows]]
+        codes[rows] = to_tensor(own, codes.device) if is_tensor(codes) else own
 
     def _learn(
         self,
         collected: MappedStatistics,
         targets: Mapping[str, Any],  # noqa: ARG002 - labels
         device: Any,
-    ) -> dict[str, Any]:
+    ) -> Solution:
         rng = check_rng(self.random_state)
-        posed = pose(self, collected.statistics, rng, fit_intercept=False, device=device)
+        stats = collected.statistics.compact()
+        for name, view in stats.views.items():
+            if view.n_items == 0:
+                raise ViewError(f"no labelled item has view '{name}', so it cannot be learnt")
+        sets, counts = stats.label_sets.matrix(), stats.counts
+        embedding = embed(self.similarity, sets, counts, rng)
+        vectors = embedding.transform(sets)
+        regressions = {
+            name: regress(view, vectors, self.ridge, fit_intercept=False, device=device)
+            for name, view in stats.views.items()
+        }
+        agreement = np.sum(
+            [
+                vectors.T @ view.sums @ regressions[name].coefficients
+                for name, view in stats.views.items()
+            ],
+            axis=0,
+        )
+        power = (vectors.T * counts) @ vectors
         problem = PaperProblem(
-            **vars(posed.problem),
-            labels=posed.stats.label_sets.matrix().astype(np.float64),
-            label_weight=float(self.label_weight),
-            label_ridge=float(self.label_ridge),
+            vectors,
+            counts,
+            (agreement + agreement.T) / 2.0,
+            float(
+                sum(
+                    np.sum(((vectors.T * v.counts) @ vectors) * power) for v in stats.views.values()
+                )
+            ),
+            sets.astype(np.float64),
+            float(self.label_weight),
+            float(self.label_ridge),
         )
         state, values = self._sweep(problem, rng)
         reached = state.query_map.T @ problem.agreement
         metric = reached @ state.query_map
         # The label terms weigh next to nothing against the similarities, and items without labels
         # have none, so new items are placed by the similarities alone.
-        target_map = solve_spd(metric, reached).T
-        block, predictors = label_block(posed, state.query_map, target_map)
-        bound = lower_bound(problem, spectrum(problem), self.n_components)
-        return learnt_of_labels(
-            posed, block, predictors, state.query_map, state.codebooks, state.codes,
-            self.n_components,
-        ) | {"code_metric_": metric, **quality(values, bound, problem.constant)}  # fmt: skip
+        space = Space(
+            {LABELS: _label_block(vectors, counts)},
+            {view: {LABELS: it} for view, it in regressions.items()},
+            embedding,
+            state.query_map,
+            solve_spd(metric, reached).T,
+            is_normalized=False,
+        )
+        bound = lower_bound(problem, self.n_components)
+        self.label_sets_, self.label_codes_ = stats.label_sets, state.codes
+        return Solution(space, state.codebooks, values, bound, problem.constant, metric)
 
     def _sweep(self, problem: PaperProblem, rng: np.random.Generator) -> tuple[State, list[float]]:
         """Run Algorithm 1 to its end; return where it ends, and the objective on the way."""
@@ -321,3 +399,13 @@ class ACQHPaper(ACQH):
             stacklevel=2,
         )
         return state, values
+
+
+def _label_block(vectors: Floats, counts: Floats) -> Block:
+    """Return label embeddings as they are, as the block of labels."""
+    mean = counts @ vectors / counts.sum()
+    away = vectors - mean
+    values, axes = np.linalg.eigh((away.T * counts) @ away / counts.sum())
+    spread = (axes * np.sqrt(np.maximum(values, RANK_TOLERANCE * values.max() or 1.0))) @ axes.T
+    rank = vectors.shape[1]
+    return Block(Target(rank=rank), LABELS, np.eye(rank), np.zeros(rank), mean, spread)

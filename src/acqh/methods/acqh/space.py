@@ -1,9 +1,9 @@
-"""The space in which queries and items of any kind meet: from what is known to vectors."""
+"""The space of queries and items: label embeddings, blocks of targets, and maps to vectors."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import scipy.linalg
@@ -14,7 +14,6 @@ from acqh._core.arrays import (
     Array,
     Bools,
     Floats,
-    Ints,
     Matrix,
     count_paired,
     group_rows,
@@ -24,13 +23,11 @@ from acqh._core.arrays import (
     unit_rows,
 )
 from acqh._core.device import to_tensor
-from acqh._core.labels import as_label_matrix
-from acqh._core.linalg import RANK_TOLERANCE, fix_signs, mean_diagonal, solve_spd
+from acqh._core.linalg import RANK_TOLERANCE, fix_signs, solve_spd
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods.acqh.targets import LABELS, MapRows, Target
 from acqh.stats import Regression
 from acqh.stats.moments import LabelSets
-from acqh.stats.sample import RowSample
 
 # From two 0/1 matrices (n, n_labels) and (m, n_labels) to similarities (n, m).
 Similarity: TypeAlias = Callable[[Array, Array], Array]
@@ -163,13 +160,11 @@ def embed(
 def embed_items(similarity: str | Similarity, labels: Matrix, rng: np.random.Generator) -> Floats:
     """Return the vectors of the label sets of items, rows of NaN where an item has no labels.
 
-    `labels`: 0/1 (n_items, n_labels), dense, CSR or tensor. Gives (n_items, n_dimensions).
+    `labels`: 0/1 (n_items, n_labels), dense or CSR. Gives (n_items, n_dimensions).
     """
-    found = LabelSets(labels.shape[1])
-    if is_tensor(labels):
-        labels, _ = as_label_matrix(labels.cpu().numpy())
-    numbers = found.number(labels)
-    sets, counts = found.matrix(), np.bincount(numbers[numbers >= 0], minlength=len(found))
+    distinct = LabelSets(labels.shape[1])
+    numbers = distinct.number(labels)
+    sets, counts = distinct.matrix(), np.bincount(numbers[numbers >= 0], minlength=len(distinct))
     vectors = embed(similarity, sets, counts.astype(np.float64), rng).transform(sets)
     return np.where(numbers[:, np.newaxis] >= 0, vectors[numbers], np.nan)
 
@@ -239,8 +234,7 @@ def _project_krylov(matrix: Matrix) -> tuple[Floats, Floats]:
     return basis, basis.T @ image
 
 
-# No direction of a prediction is trusted more than this much over knowing nothing, or, where that
-# does not count, over the least trusted direction.
+# No direction of a prediction is trusted more than this much over knowing nothing.
 _LEAST_ERROR = 1e-6
 
 
@@ -256,9 +250,6 @@ class Block:
     offset: Floats  # (rank,): added
     mean: Floats  # (rank,): over all items that have the target
     spread: Floats  # (rank, rank): symmetric root of their covariance
-    # How often what is known without any source counts where several predict the vectors: once, or
-    # not at all, where the vectors are code vectors of labels alone.
-    prior: float = 1.0
 
     @property
     def rank(self) -> int:
@@ -275,141 +266,69 @@ class Block:
         return np.asarray(features @ self.map + self.offset)
 
 
-@dataclass(frozen=True)
-class Predictor:
-    """The linear prediction of a block from one source, and how far it is to be trusted."""
-
-    coefficients: Floats  # (n_features, rank)
-    intercept: Floats  # (rank,)
-    # (rank, rank): inverse covariance of the error on items not seen, in units of the spread.
-    precision: Floats
-    ridge: float  # strength used, relative to the mean diagonal of the Gram matrix
-
-    def predict(self, features: Matrix) -> Floats:
-        """Return the vectors that rows of features predict."""
-        return np.asarray(features @ self.coefficients + self.intercept)
-
-
-def make_predictor(block: Block, learnt: Regression) -> Predictor:
-    """Return the prediction of a block, with its precision in units of the block's own spread.
-
-    There, knowing nothing is the identity; no prediction has less precision than that.
-    """
-    if block.prior:
-        error = np.linalg.solve(block.spread, np.linalg.solve(block.spread, learnt.residual).T)
-        values, vectors = scipy.linalg.eigh((error + error.T) / 2.0, check_finite=False)
-        precision = (vectors / np.clip(values, _LEAST_ERROR, 1.0)) @ vectors.T
-    else:
-        error = learnt.residual
-        # Where nothing is ever wrong, all sources are trusted alike.
-        floor = max(_LEAST_ERROR * mean_diagonal(error), 0.0) or 1.0
-        identity = np.eye(block.rank)
-        precision = solve_spd(error + floor * identity, identity)
-    return Predictor(learnt.coefficients, learnt.intercept, np.asarray(precision), learnt.ridge)
-
-
-def vote_weights(block: Block, votes: Sequence[Predictor]) -> list[Floats]:
-    """Return what each source counts where several predict a block, each (rank, rank).
+def vote_weights(block: Block, votes: Sequence[Regression]) -> list[Floats]:
+    """Return the weight of each source if several predict a block, each (rank, rank).
 
     Sources are taken to be independent but for the block itself, so their precisions add up,
-    and what is known without any, the mean and covariance C of the block, must count once:
+    and the prior, the mean and covariance C of the block, must count once:
 
         mean + (C^-1 + sum_s (R_s^-1 - C^-1))^-1 sum_s R_s^-1 (y_s - mean)
 
     A source that cannot predict has R = C and says y = mean: it changes nothing. In rows,
-    ``y - mean`` is multiplied by the weight of its source.
+    ``y - mean`` is multiplied by the weight of its source. In units of the block's spread, C is the
+    identity, and no prediction has less precision than that. Directions without spread, such as
+    the sum of the labels of items that have one each, are the mean.
     """
-    total = np.sum([it.precision for it in votes], axis=0)
-    total -= block.prior * (len(votes) - 1) * np.eye(block.rank)
-    shared = solve_spd(total, block.spread)
-    return [np.linalg.solve(block.spread, it.precision) @ shared for it in votes]
+    spreads, axes = scipy.linalg.eigh(block.spread, check_finite=False)
+    has_spread = spreads > 2.0 * np.sqrt(RANK_TOLERANCE) * spreads[-1]
+    spreads, axes = spreads[has_spread], axes[:, has_spread]
+    precisions = []
+    for vote in votes:
+        error = (axes / spreads).T @ vote.residual @ (axes / spreads)
+        values, vectors = scipy.linalg.eigh((error + error.T) / 2.0, check_finite=False)
+        precisions.append((vectors / np.clip(values, _LEAST_ERROR, 1.0)) @ vectors.T)
+    total = np.sum(precisions, axis=0) - (len(votes) - 1) * np.eye(len(spreads))
+    shared = solve_spd(total, (axes * spreads).T)
+    return [(axes / spreads) @ precision @ shared for precision in precisions]
 
 
-class Part(NamedTuple):
-    """One linear map of a source, and where what it gives is added."""
-
-    source: str
-    is_unit: bool  # whether of rows scaled to unit length
-    place: slice
-    map: Any  # (n_features, n_places): array or tensor
-
-
-@dataclass(frozen=True)
-class ItemMaps:
-    """Vectors of items that are known by certain sources and no others: a sum of linear maps."""
-
-    parts: list[Part]
-    offset: Any  # (n_dimensions,): added
-    # (n_dimensions,) and a number: mean and mean squared length that the sum is scaled by; None:
-    # not at all.
-    usual: tuple[Any, float] | None = None
-    target_map: Any = None  # (n_dimensions, n_components): comes after; None: the sum is the vector
-
-    def on(self, device: Any) -> "ItemMaps":
-        """Return the same maps as tensors."""
-        return ItemMaps(
-            [part._replace(map=to_tensor(part.map, device)) for part in self.parts],
-            to_tensor(self.offset, device),
-            None if self.usual is None else (to_tensor(self.usual[0], device), self.usual[1]),
-            None if self.target_map is None else to_tensor(self.target_map, device),
-        )
-
-    def apply(self, known: Mapping[str, Any]) -> Any:
-        """Return the vectors of rows, (n_rows, n_dimensions) float64.
-
-        `known`: each (n_rows, n_features), arrays, CSR or tensors: mapped features of every view,
-        and for ``"labels"`` embeddings of the label sets.
-        """
-        first = next(iter(known.values()))
-        if is_tensor(first):
-            total = self.offset.repeat(first.shape[0], 1)
-            known = {source: rows.to(total.dtype) for source, rows in known.items()}
-        else:
-            total = np.tile(self.offset, (first.shape[0], 1))
-        for source, is_unit, place, own in self.parts:
-            total[:, place] += (unit_rows(known[source]) if is_unit else known[source]) @ own
-        if self.usual is not None:
-            total = stretch(total, *self.usual)
-        return total if self.target_map is None else total @ self.target_map
-
-
-def stretch(described: Any, mean: Any, usual: float) -> Any:
-    """Return blocks of items with the usual mean squared length.
+def rescale(blocks: Any, mean: Any, squared_length: float) -> Any:
+    """Return blocks of items with this mean squared length.
 
     A prediction is the truth drawn towards the mean of all items. So each goes on from the mean
-    in its direction, to where vectors are as long as known ones are in the mean square. To
-    scale the mean too would raise items of which little is known, which are all but the mean.
+    in its direction, to where vectors are as long as exact ones are in the mean square. To
+    scale the mean too would raise items whose predictions are all but the mean.
     """
-    away = described - mean
+    away = blocks - mean
     along, lengths = away @ mean, (away * away).sum(1)
-    room = max(usual - float(mean @ mean), 0.0)
-    # The positive root of |mean + step * away|^2 = usual; where nothing is known, no step.
-    known = lengths > RANK_TOLERANCE**2 * usual
-    steps = known * ((along**2 + lengths * room) ** 0.5 - along) / (lengths + ~known)
+    room = max(squared_length - float(mean @ mean), 0.0)
+    # The positive root of |mean + step * away|^2 = squared_length; no step from the mean itself.
+    is_away = lengths > RANK_TOLERANCE**2 * squared_length
+    steps = is_away * ((along**2 + lengths * room) ** 0.5 - along) / (lengths + ~is_away)
     return mean + steps[:, None] * away
+
+
+# One linear map of a source: the source, whether its rows are scaled to unit length first, the
+# dimensions that it is added to, and (n_features, n_dimensions), array or tensor.
+Part: TypeAlias = tuple[str, bool, slice, Any]
 
 
 @dataclass(frozen=True)
 class Space:
-    """From whatever is known of an item to its vector, and from a query to its own.
+    """From the views and labels of an item to its vector, and from a query to its own.
 
-    With labels alone there is one block, of code vectors, and label sets have codes of their own.
+    An item is described by the blocks of all targets, side by side, each by the root of its weight:
+    exact where the source of a block is there and trusted, otherwise predicted.
     """
 
     blocks: dict[str, Block]  # by target
     # By source, then by target: of the blocks that the source does not give exactly.
-    predictors: dict[str, dict[str, Predictor]]
-    embedding: LabelEmbedding | None  # of label sets; None where labels are no target
-    # (n_dimensions, n_components): from all blocks, side by side, to query vectors; with labels
-    # alone from label embeddings.
-    query_map: Floats
+    predictors: dict[str, dict[str, Regression]]
+    embedding: LabelEmbedding | None  # of label sets; None if labels are no target
+    query_map: Floats  # (n_dimensions, n_components): from all blocks to query vectors
     target_map: Floats  # (n_dimensions, n_components): from all blocks to code vectors
-    # Whether the blocks of an item, taken together, get the usual length; see `stretch`.
-    is_normalized: bool
-    # With labels alone, the fitted sets: uint8 (n_sets, ceil(n_labels / 8)), as bits.
-    label_sets: Array | None = None
-    label_codes: Array | None = None  # uint8 (n_sets, n_codebooks)
-    _folded: dict[Any, ItemMaps] = field(
+    is_normalized: bool  # whether the blocks of an item get the usual length; see `rescale`
+    _folded: dict[Any, tuple[list[Part], Any]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -419,27 +338,67 @@ class Space:
         return {name: block.target for name, block in self.blocks.items()}
 
     @property
-    def knows_labels(self) -> bool:
-        """Whether labels are a target."""
-        return LABELS in self.blocks
+    def metric(self) -> Floats:
+        """``J^T J``: makes the query vector of a code vector, (n_components, n_components)."""
+        return self.query_map.T @ self.query_map
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether labels are the only target, and label sets have codes of their own."""
-        return self.label_codes is not None
+    @cached_property
+    def usual(self) -> tuple[Floats, float]:
+        """Mean of all blocks, and their mean squared length."""
+        blocks = self.blocks.values()
+        mean = np.concatenate([np.sqrt(block.target.weight) * block.mean for block in blocks])
+        return mean, float(np.sum([block.target.weight for block in blocks]))
 
-    def fold(self, sources: Iterable[str]) -> ItemMaps:
-        """Return the maps to all blocks, side by side, each by the root of its weight.
+    def describe(self, features: Mapping[str, Any]) -> Any:
+        """Return all blocks of rows with these sources and no others, (n_rows, n_dimensions).
 
-        Of items that are known by these sources and no others: exact where the source of a block is
-        known and trusted, otherwise predicted from what is known.
+        `features`: each (n_rows, n_features), arrays, CSR or tensors: mapped features of views, and
+        for ``"labels"`` embeddings of the label sets.
         """
-        key = tuple(sources)
-        if key not in self._folded:
-            self._folded[key] = self._fold(key)
-        return self._folded[key]
+        return _apply(*self._maps(tuple(features), features), features)
 
-    def _fold(self, sources: tuple[str, ...]) -> ItemMaps:
+    def embed(self, features: Mapping[str, Any]) -> Any:
+        """Return code vectors of rows, (n_rows, n_components); takes what `describe` does."""
+        if self.is_normalized:
+            described = self.scale(self.describe(features))
+            return described @ (
+                to_tensor(self.target_map, described.device)
+                if is_tensor(described)
+                else self.target_map
+            )
+        return _apply(*self._maps((*features, ""), features), features)
+
+    def scale(self, described: Any) -> Any:
+        """Return blocks of items as they are encoded: of the usual length, if normalized."""
+        if not self.is_normalized:
+            return described
+        mean, squared_length = self.usual
+        if is_tensor(described):
+            return rescale(described, to_tensor(mean, described.device), squared_length)
+        return rescale(described, mean, squared_length)
+
+    def _maps(self, key: tuple[str, ...], features: Mapping[str, Any]) -> tuple[list[Part], Any]:
+        """Return the maps of `fold`, where the features are; an empty source: to code vectors."""
+        first = next(iter(features.values()))
+        place = first.device if is_tensor(first) else None
+        if (key, place) not in self._folded:
+            parts, offset = self.fold([name for name in key if name])
+            if "" in key:
+                parts, offset = _compose(parts, offset, self.target_map)
+            if place is not None:
+                parts = [(*part[:3], to_tensor(part[3], place)) for part in parts]
+                offset = to_tensor(offset, place)
+            self._folded[key, place] = parts, offset
+        return self._folded[key, place]
+
+    def fold(self, sources: Iterable[str]) -> tuple[list[Part], Floats]:
+        """Return the linear maps to all blocks of items with these sources, and what is added."""
+        key = tuple(sources)
+        if (key, None) not in self._folded:
+            self._folded[key, None] = self._fold(key)
+        return self._folded[key, None]
+
+    def _fold(self, sources: Sequence[str]) -> tuple[list[Part], Floats]:
         parts: list[Part] = []
         offset = np.empty(sum(block.rank for block in self.blocks.values()))
         for name, block, place in self._placed():
@@ -447,10 +406,10 @@ class Space:
             maps, added = self._fold_block(name, block, sources)
             offset[place] = scale * added
             parts += [
-                Part(source, block.is_unit and source == block.source, place, scale * own)
+                (source, block.is_unit and source == block.source, place, scale * own)
                 for source, own in maps.items()
             ]
-        return ItemMaps(parts, offset)
+        return parts, offset
 
     def _fold_block(
         self, name: str, block: Block, sources: Sequence[str]
@@ -461,9 +420,9 @@ class Space:
             for source in sources
             if source != block.source and name in self.predictors[source]
         }
-        is_known = block.source in sources
+        is_given = block.source in sources
         trust = float(block.target.trust) if own else 1.0
-        if is_known and trust == 1:
+        if is_given and trust == 1:
             return {block.source: block.map}, block.offset
         maps: dict[str, Floats] = {}
         offset = block.mean
@@ -472,38 +431,21 @@ class Space:
             maps, offset = {source: only.coefficients}, only.intercept
         elif own:
             weights = vote_weights(block, [*own.values()])
-            for (source, it), weight in zip(own.items(), weights, strict=True):
-                maps[source] = it.coefficients @ weight
-                offset = offset + (it.intercept - block.mean) @ weight
-        if is_known:
-            maps = {source: (1 - trust) * it for source, it in maps.items()}
+            for (source, vote), weight in zip(own.items(), weights, strict=True):
+                maps[source] = vote.coefficients @ weight
+                offset = offset + (vote.intercept - block.mean) @ weight
+        if is_given:
+            maps = {source: (1 - trust) * part for source, part in maps.items()}
             maps[block.source] = trust * block.map
             offset = trust * block.offset + (1 - trust) * offset
         return maps, offset
 
     def _placed(self) -> Iterator[tuple[str, Block, slice]]:
-        """Yield every block, and where it stands among all of them side by side."""
+        """Yield every block, and its dimensions among those of all blocks side by side."""
         start = 0
         for name, block in self.blocks.items():
             yield name, block, slice(start, start + block.rank)
             start += block.rank
-
-    def fold_items(self, sources: Iterable[str]) -> ItemMaps:
-        """Return the maps to code vectors of items known by these sources and no others."""
-        key = (*sources, "")
-        if key not in self._folded:
-            folded = self.fold(key[:-1])
-            if self.is_normalized:
-                folded = replace(folded, usual=self.usual, target_map=self.target_map)
-            else:
-                folded = _folded_into(folded, self.target_map)
-            self._folded[key] = folded
-        return self._folded[key]
-
-    @property
-    def metric(self) -> Floats:
-        """``J^T J``: makes the query vector of a code vector, (n_components, n_components)."""
-        return self.query_map.T @ self.query_map
 
     def fold_query(self, view: str) -> tuple[Floats, Floats, Floats | None]:
         """Return the map from a view's features to query vectors, with all blocks in one.
@@ -515,44 +457,70 @@ class Space:
         unit : (n_features, n_components) or None
             Added for features scaled to unit length; None where no block needs it.
         """
-        after = self.metric if self.is_plain else self.query_map  # of labels alone: code vectors
-        folded = self.fold([view])
-        folded = _folded_into(folded, after[: len(folded.offset)])
-        maps = {part.is_unit: part.map for part in folded.parts}
+        parts, offset = _compose(*self.fold([view]), self.query_map)
+        maps = {is_unit: own for _, is_unit, _, own in parts}
         nothing = np.zeros_like(maps[True]) if True in maps else np.zeros((0, 0))
-        return maps.get(False, nothing), folded.offset, maps.get(True)
+        return maps.get(False, nothing), offset, maps.get(True)
 
-    def scale(self, described: Floats) -> Floats:
-        """Return blocks of items as they are coded: of the usual length, if normalized."""
-        return np.asarray(stretch(described, *self.usual)) if self.is_normalized else described
+    def rows(
+        self,
+        views: Mapping[str, Any],
+        present: Mapping[str, Bools],
+        labels: Matrix | None,
+        map_rows: MapRows,
+        n_rows: int = CHUNK_ROWS,
+    ) -> Iterator[tuple[Any, dict[str, Any], Any]]:
+        """Yield rows that have the same sources, some at a time.
 
-    @cached_property
-    def usual(self) -> tuple[Floats, float]:
-        """Mean of all blocks, and their mean squared length."""
-        blocks = self.blocks.values()
-        mean = np.concatenate([np.sqrt(block.target.weight) * block.mean for block in blocks])
-        return mean, float(np.sum([block.target.weight for block in blocks]))
+        `present`: of views that some items lack. Yields a slice or (n_rows,) numbers of the rows,
+        their features by source, as `describe` takes them, and which row of the features each is:
+        items with the same labels share theirs where nothing else counts.
 
-    def describe(self, items: "Items", map_rows: MapRows) -> Iterator[tuple[Any, Floats]]:
-        """Yield all blocks of items, some rows at a time."""
-        for rows, known in items.known(self, map_rows):
-            yield rows, self.fold(known).apply(known)
-
-    def describe_rows(self, rows: RowSample, map_rows: MapRows) -> Iterator[tuple[Any, Floats]]:
-        """Yield all blocks of the rows of a sample, some at a time."""
-        labels = rows.labels if self.knows_labels else None
-        return self.describe(Items.of(rows.views, rows.present, labels), map_rows)
+        Raises InvalidInputError, LabelError, ViewError: there are no items; an item has nothing.
+        """
+        n_items = count_paired(views, labels)
+        if n_items == 0:
+            raise InvalidInputError("there are no items to encode")
+        masks = {name: present.get(name, np.ones(n_items, dtype=bool)) for name in views}
+        numbers = np.full(n_items, -1)
+        vectors: Floats = np.zeros((0, 0))
+        if labels is not None and self.embedding is not None:
+            sets = LabelSets(labels.shape[1])
+            numbers = sets.number(labels)
+            vectors = self.embedding.transform(sets.matrix())
+        masks[LABELS] = numbers >= 0
+        nothing = np.flatnonzero(~np.any([*masks.values()], axis=0))
+        if nothing.size and labels is not None:
+            raise LabelError(
+                f"item {nothing[0]} has no labels; give its views too, and they encode it"
+            )
+        if nothing.size:
+            raise ViewError(f"item {nothing[0]} has none of the views {sorted(views)}")
+        for names, group in group_rows(masks, np.arange(n_items)):
+            used = {source for source, *_ in self.fold(names)[0]}
+            if used == {LABELS}:
+                yield group, {LABELS: vectors}, numbers[group]
+                continue
+            for chunk in slices(len(group), n_rows):
+                part = group[chunk]
+                is_whole = len(part) == part[-1] - part[0] + 1
+                place = slice(int(part[0]), int(part[-1]) + 1) if is_whole else part
+                own = {name: views[name][place] for name in names if name != LABELS}
+                features = dict(map_rows(own))
+                if LABELS in names:
+                    features[LABELS] = vectors[numbers[part]]
+                yield place, features, slice(None)
 
     def refitted(
         self, source: str, wanted: Floats, learn: Callable[[Floats], Regression]
     ) -> "Space":
         """Return the space with another encoder for a view, or with one more.
 
-        `wanted`: blocks of items, as `described_by` or `describe` give them. `learn`: how the new
-        features predict any vectors. What the view gave exactly, its new features only predict.
+        `wanted`: blocks of items, as `describe` gives them. `learn`: how the new features predict
+        any vectors. What the view gave exactly, its new features only predict.
         """
         predictors = {
-            name: make_predictor(block, learn(wanted[:, place] / np.sqrt(block.target.weight)))
+            name: learn(wanted[:, place] / np.sqrt(block.target.weight))
             for name, block, place in self._placed()
         }
         blocks = {
@@ -561,101 +529,24 @@ class Space:
         }
         return replace(self, blocks=blocks, predictors={**self.predictors, source: predictors})
 
-    def described_by(self, vectors: Floats) -> Floats:
-        """Return the blocks that code vectors stand for."""
-        rank = sum(block.rank for block in self.blocks.values())
-        return vectors[:, :rank] if self.is_plain else np.asarray(vectors @ self.query_map.T)
 
-    @cached_property
-    def fitted_sets(self) -> LabelSets:
-        """The fitted label sets, to look up their numbers; with labels alone."""
-        n_labels = 0 if self.embedding is None else self.embedding.landmarks.shape[1]
-        return LabelSets.from_packed(() if self.label_sets is None else self.label_sets, n_labels)
-
-    def label_features(self, sets: Array) -> Floats:
-        """Return what ``"labels"`` are as a source: the embedding of each label set."""
-        if self.embedding is None:
-            return np.zeros((len(sets), 0))
-        return self.embedding.transform(sets)
+def _apply(parts: list[Part], offset: Any, features: Mapping[str, Any]) -> Any:
+    """Return the sum of linear maps of rows, in float64."""
+    first = next(iter(features.values()))
+    if is_tensor(first):
+        total = offset.repeat(first.shape[0], 1)
+        features = {source: rows.to(total.dtype) for source, rows in features.items()}
+    else:
+        total = np.tile(offset, (first.shape[0], 1))
+    for source, is_unit, place, own in parts:
+        total[:, place] += (unit_rows(features[source]) if is_unit else features[source]) @ own
+    return total
 
 
-def _folded_into(folded: ItemMaps, after: Floats) -> ItemMaps:
+def _compose(parts: list[Part], offset: Floats, after: Floats) -> tuple[list[Part], Floats]:
     """Return maps with another linear map, (n_dimensions, n_components), after them."""
     total: dict[tuple[str, bool], Floats] = {}
-    for source, is_unit, place, own in folded.parts:
-        key = source, is_unit
-        total[key] = total.get(key, 0.0) + own @ after[place]
+    for source, is_unit, place, own in parts:
+        total[source, is_unit] = total.get((source, is_unit), 0.0) + own @ after[place]
     everywhere = slice(0, after.shape[1])
-    parts = [Part(*key, everywhere, own) for key, own in total.items()]
-    return ItemMaps(parts, folded.offset @ after)
-
-
-@dataclass(frozen=True)
-class Items:
-    """Checked views and labels of items, paired by row: arrays, or tensors on one device."""
-
-    n_items: int
-    views: Mapping[str, Any]  # each (n_items, n_features)
-    present: Mapping[str, Bools]  # each bool (n_items,): for every view
-    sets: Array  # 0/1 (n_sets, n_labels): the label sets
-    numbers: Ints  # (n_items,): the set of each item; -1 where it has no labels
-
-    @classmethod
-    def of(
-        cls,
-        views: Mapping[str, Any],
-        present: Mapping[str, Bools],
-        labels: Any,
-    ) -> "Items":
-        """Check that everything is paired and that every item has something to be coded by."""
-        n_items = count_paired(views, labels)
-        if n_items == 0:
-            raise InvalidInputError("there are no items to encode")
-        masks = {name: present.get(name, np.ones(n_items, dtype=bool)) for name in views}
-        sets, numbers = np.zeros((0, 0), np.uint8), np.full(n_items, -1)
-        if labels is not None:
-            distinct = LabelSets(labels.shape[1])
-            numbers, sets = distinct.number(labels), distinct.matrix()
-        seen = np.any([*masks.values(), np.zeros(n_items, dtype=bool)], axis=0)
-        nothing = np.flatnonzero((numbers < 0) & ~seen)
-        if nothing.size and labels is not None:
-            raise LabelError(
-                f"item {nothing[0]} has no labels; give its views too, and it is coded by them"
-            )
-        if nothing.size:
-            raise ViewError(f"item {nothing[0]} has none of the views {sorted(views)}")
-        return cls(n_items, views, masks, sets, numbers)
-
-    def known(
-        self,
-        space: Space,
-        map_rows: MapRows,
-        n_rows: int = CHUNK_ROWS,
-        device: Any = None,
-        *,
-        by_sets: bool = True,
-    ) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """Yield rows that all have the same, some at a time, and what is known of them.
-
-        Yields a slice or (n_rows,) numbers, and each (n_rows, n_features), by view, and
-        ``"labels"``. With labels alone, nothing but the labels counts of items that have them; they
-        are passed over unless `by_sets`.
-        """
-        has_labels = self.numbers >= 0
-        skips = space.is_plain and not by_sets
-        needed = has_labels.any() and not skips
-        features = space.label_features(self.sets) if needed else np.zeros((0, 0))
-        masks = {**self.present, LABELS: has_labels}
-        for names, rows in group_rows(masks, np.arange(self.n_items)):
-            if skips and LABELS in names:
-                continue
-            views = [] if space.is_plain and LABELS in names else [n for n in names if n != LABELS]
-            for chunk in slices(len(rows), n_rows):
-                part = rows[chunk]
-                is_whole = len(part) == part[-1] - part[0] + 1
-                place = slice(int(part[0]), int(part[-1]) + 1) if is_whole else part
-                known = dict(map_rows({name: self.views[name][place] for name in views}))
-                if LABELS in names:
-                    own = features[self.numbers[part]]
-                    known[LABELS] = own if device is None else to_tensor(own, device)
-                yield place, known
+    return [(*key, everywhere, own) for key, own in total.items()], offset @ after

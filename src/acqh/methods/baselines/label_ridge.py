@@ -83,6 +83,10 @@ class LabelRidge(BaseMethod):
         describe_part = partial(describe, feature_maps=self.feature_maps)
         collected = collect(as_parts(views, labels), describe_part)
         stats = collected.statistics.compact()
+        if not stats.counts.sum():
+            raise LabelError(
+                "labels are needed, but no item has a label; give labels with the views"
+            )
         sets = stats.label_sets.matrix().astype(np.float64)
         found = {name: regress(view, sets, self.ridge) for name, view in stats.views.items()}
         self.n_features_in_ = collected.widths
