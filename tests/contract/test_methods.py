@@ -202,7 +202,7 @@ def test_stated_modes_give_codes_and_others_are_refused(name, mode, data, fitted
         assert method.bytes_per_item == -(-method.n_bits_ // 8)
 
 
-@every_method
+@each_kind
 def test_an_unknown_mode_is_refused(name, data, fitted):
     with pytest.raises(InvalidInputError, match="cannot code a database as 'magic'"):
         fitted[name].encode(data.views, mode="magic")
@@ -223,7 +223,7 @@ def test_every_kind_of_matrix_is_taken(name, kind, data):
         assert np.isfinite(method.project(matrix, view=view)).all()
 
 
-@every_method
+@each_kind
 def test_sparse_and_dense_features_give_the_same_codes(name, data, fitted):
     views = {view: sp.csr_array(matrix) for view, matrix in data.views.items()}
     method = fit_quietly(make(name), views, sp.csr_array(data.labels))
@@ -328,7 +328,7 @@ def test_wrong_queries_are_refused_with_the_reason(name, data, fitted):
         method.project(spoilt, view="image")
 
 
-@every_method
+@each_kind
 def test_every_matrix_is_checked_once_a_call(name, data, fitted, monkeypatch):
     checked = []
 
@@ -404,7 +404,7 @@ def test_a_damaged_bundle_is_refused(name, fitted, tmp_path):
         acqh.methods.load_method(tmp_path)
 
 
-@every_method
+@each_kind
 def test_an_unfitted_method_cannot_be_saved(name, tmp_path):
     with pytest.raises(NotFittedError, match="call fit first"):
         make(name).save(tmp_path)
