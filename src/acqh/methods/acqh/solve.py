@@ -78,7 +78,7 @@ def solve(
             "the statistics hold no sample of rows, which codebooks are trained on; collect them "
             "with a sample"
         )
-    # The ridge of label predictions by sums alone takes a fifth of the time and has the same MAP.
+    # Without rows held out, predictors of labels take 0.20 s instead of 0.32 (40,000 items).
     is_labels = [*targets] == [LABELS]
     sums = SpaceSums(collected, embedding, settings["ridge"], 0 if is_labels else HELD_ROWS, device)
     blocks = sums.make_blocks(targets)
