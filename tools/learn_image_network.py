@@ -3,7 +3,7 @@
     python tools/learn_image_network.py pack --repository REPOSITORY --weights WEIGHTS.pth
         --sentences cupl_prompts.json --names en_classnames.json DATA
     python tools/learn_image_network.py train DATA OUT
-    python tools/learn_general_model.py OUT
+    python tools/train_builtin_model.py OUT
 
 ``pack`` reads a bare git repository of MS COCO photographs (``data/N.jpg``, ``train.csv``,
 ``test.csv``) and writes small copies of them (about 260 MB), vectors of the captions, and the

@@ -75,7 +75,7 @@ def one_round(home: Path, rng: random.Random, counts: Counter[str]) -> None:
     with Collection.open(path) as collection:
         assert {name: collection.item(name).text for name in captions} == captions
         collection.remove([gone[0]])
-        collection.relearn()
+        collection.retrain()
         counts["retrained"] += 1
     sync(path, photos)
     with Collection.open(path) as collection:

@@ -8,7 +8,7 @@ Prints JSON lines, one for each way of asking and each way of answering:
   first hit, or one of the first ten, one of those?
 - ``photos``: tags and images of held-out photographs as queries, with all labels, with labels on
   5 %, without labels, without labels and tags, and with tags on 100 or on half of them, with
-  the general model and without it; Jaccard index of labels over the first ten,
+  the built-in image-text model and without it; Jaccard index of labels over the first ten,
   distinct hits, and whether stored photographs are their own first hit and among their first ten,
   by codes alone.
 - ``itself``: the same of the whole answer of a collection (``auto``, which recognises images that
@@ -364,7 +364,7 @@ def coco(n, n_captioned=100):
                 say(data="coco", how="captions stored", query="image", bytes=n_bytes, **found)
     some = np.arange(n) < n_captioned
     for how, present, settings in (
-        ("the general model", shown["hidden"], {}),
+        ("the built-in image-text model", shown["hidden"], {}),
         (f"and {n_captioned} captions", some, {}),
         (f"{n_captioned} captions alone", some, {"encoders": {}}),
     ):

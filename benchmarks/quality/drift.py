@@ -56,7 +56,7 @@ def of_texts(texts: list[str], others: dict[str, list[str]]) -> None:
         new, queries = vectors[300:], vectors[:300]
         everything = np.concatenate([items, new])
         small = acqh.compress(items).add(new)
-        again = small.relearn(everything)
+        again = small.retrain(everything)
         found = [recall(it.index, everything, queries, k=10).recall[10] for it in (small, again)]
         facts = {"benchmark": "drift", "of": "texts", "added": kind, "n_items": len(items)}
         facts |= {"n_added": len(new), "ratio": round(small.drift.ratio, 2)}

@@ -1,7 +1,7 @@
 """How much the table of pieces finds of what MiniLM finds, on photographs without captions.
 
 The test photographs of COCO (the last 1,000 rows of the manifest) are described and found by their
-captions: by real vectors of the general model, and by a collection of codes of 8 bytes. Prints one
+captions: by real vectors of the built-in image-text model, and by a collection of codes of 8 bytes. Prints one
 JSON line: recall at 1 and 10 of MiniLM and of the table, and microseconds a query.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from acqh.collection import Collection, Item
-from acqh.encoders import EfficientNetLite0, MiniLM, general_model
+from acqh.encoders import EfficientNetLite0, MiniLM, builtin_model
 from acqh.encoders.minilm import QueryTable
 from benchmarks._measure import COCO, emit, timed
 
@@ -28,11 +28,11 @@ def main() -> None:
     with (photos / "manifest.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))[-N_TEST:]
     files, captions = [photos / row["image"] for row in rows], [row["text"] for row in rows]
-    model = general_model()
+    model = builtin_model()
     vectors = model.item_vectors(EfficientNetLite0().transform(files))
     to_query = model.arrays["to_query"].astype(np.float32)
     zero = np.zeros(to_query.shape[1])
-    table = QueryTable.of(to_query, zero, model.codebooks(8), is_general=True)
+    table = QueryTable.of(to_query, zero, model.codebooks(8), is_builtin=True)
     minilm_s, features = timed(lambda: MiniLM().transform(captions))
     table_s, queries = timed(lambda: np.stack([table.vector(each) for each in captions]))
     figures = {

@@ -75,10 +75,10 @@ def presence(collection, data, rows, things):
             "what": "presence",
             "data": data,
             "auc": round(float(roc_auc_score(is_there, best)), 3),
-            "present_stand_out": f"{sum(a.stands_out > 0 for a in present)} of {len(present)}",
-            "absent_stand_out": f"{sum(a.stands_out > 0 for a in absent)} of {len(absent)}",
-            "missed": [w for w, a in zip(labels, present, strict=True) if not a.stands_out],
-            "mistaken": [w for w, a in zip(things, absent, strict=True) if a.stands_out],
+            "present_stand_out": f"{sum(a.n_confident > 0 for a in present)} of {len(present)}",
+            "absent_stand_out": f"{sum(a.n_confident > 0 for a in absent)} of {len(absent)}",
+            "missed": [w for w, a in zip(labels, present, strict=True) if not a.n_confident],
+            "mistaken": [w for w, a in zip(things, absent, strict=True) if a.n_confident],
         }
     )
 

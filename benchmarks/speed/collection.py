@@ -64,7 +64,7 @@ def measure(data: acqh.MultiViewData, n_items: int, path: Path, n_queries: int) 
     verified, report = timed(lambda: verify_collection(path))
     assert report.ok, report.problems
     with Collection.open(path) as collection:
-        stats = collection.stats()
+        stats = collection.info()
         views = [{"image": row} for row in data.views["image"][:n_queries]]
         new = data.subset(range(n_items, n_items + N_ADDED))
         added = seconds(lambda: collection.add(new))

@@ -105,7 +105,7 @@ def test_the_demo_serves_its_page(few, tmp_path):
         try:
             address = re.search(r"at (http://\S+)$", done.stderr.readline())[1]
             with httpx.Client(base_url=address, trust_env=False) as client:
-                stats = client.get("/stats").json()
+                stats = client.get("/info").json()
                 assert (stats["n_items"], stats["examples"]) == (len(few), demo.EXAMPLES)
                 assert "<title>acqh</title>" in client.get("/").text
         finally:

@@ -37,7 +37,7 @@ def ids(answer):
 def test_all_items_come_in_order_of_insertion_page_by_page(collection):
     whole = collection.browse(k=100)
     assert ids(whole) == list(collection)
-    assert (whole.n_candidates, whole.n_items, whole.n_seen) == (13, 13, 0)
+    assert (whole.n_candidates, whole.n_items, whole.n_scanned) == (13, 13, 0)
     pages = [ids(collection.browse(k=5, offset=start)) for start in (0, 5, 10, 15)]
     assert [each for page in pages for each in page] == list(collection)
 
@@ -89,14 +89,14 @@ def test_a_column_that_no_item_has_orders_nothing(collection, order):
 
 
 def test_a_page_is_read_without_reading_every_item(collection):
-    collection.stats()
+    collection.info()
     statements = []
     for connection, _ in collection._store._free:
         connection.set_trace_callback(statements.append)
     collection.browse(where={"label": "cat"}, order="year", k=2)
     collection.browse(k=2)
     collection.labels()
-    collection.stats()
+    collection.info()
     for connection, _ in collection._store._free:
         connection.set_trace_callback(None)
     assert len(statements) > 4

@@ -49,7 +49,7 @@ def test_an_item_of_unknown_words_is_coded_by_its_label_beside_others(tmp_path):
     with Collection.build(items, tmp_path / "c.acqh", n_components=2, **PLAIN) as collection:
         new = [Item(text=t, labels=["flower"], id=t) for t in ("zzz qqq", "a red rose")]
         assert collection.add(new).ids == ("zzz qqq", "a red rose")
-        assert collection.stats().coded_by == {"labels": 1, "labels+text": 5}
+        assert collection.info().encoded_from == {"labels": 1, "labels+text": 5}
         assert collection.search(item="rose", k=3).hits[-1].labels == ("flower",)
 
 
@@ -77,9 +77,9 @@ def test_thumbnails_are_small_webp(collection):
 def test_without_labels_content_is_learnt(tmp_path, make_items):
     items = make_items(labelled=False)
     with Collection.build(items, tmp_path / "c.acqh", **PLAIN) as collection:
-        stats = collection.stats()
+        stats = collection.info()
         assert (stats.n_trained, stats.trained_on) == (60, "image 0.6, text 0.4")
-        assert stats.coded_by == {"image+text": 60}
+        assert stats.encoded_from == {"image+text": 60}
         assert collection.labels() == {}
         hits = collection.search(text="dog cat", k=5).hits
         assert {int(hit.id[4:]) % 3 for hit in hits} == {0}
@@ -100,7 +100,7 @@ def test_targets_say_what_counts(tmp_path, make_items):
     items, path = make_items(30), tmp_path / "c.acqh"
     targets = {"labels": 0.2, "text": 0.8}
     with Collection.build(items, path, targets=targets, **PLAIN) as collection:
-        assert collection.stats().trained_on == "labels 0.2, text 0.8"
+        assert collection.info().trained_on == "labels 0.2, text 0.8"
         assert collection.views == ("image", "text")
     for wrong, error in (({"sound": 1.0}, CollectionError), ({"text": -1.0}, InvalidInputError)):
         with pytest.raises(error):
@@ -187,7 +187,7 @@ def test_an_item_is_of_one_type_from_manifest_to_answer(collection, make_items):
         assert (read.id, read.text, read.labels) == (given.id, given.text, given.labels)
         assert read.columns == given.columns
         assert read.has_thumbnail
-        assert read.coded_by == "labels+image+text"
+        assert read.encoded_from == "labels+image+text"
         assert len(read.code) == len(collection.codebooks)
     assert stored == collection.item(given.id)
     assert hash(stored) == hash(collection.item(given.id))

@@ -38,15 +38,15 @@ def test_items_like_the_first_are_no_drift_and_others_are(tmp_path):
     with Collection.build(
         features(600, 0), tmp_path / "c.acqh", n_codebooks=2, n_components=16
     ) as collection:
-        assert collection.stats().drift["ratio"] is None
+        assert collection.info().drift["ratio"] is None
         collection.add(features(100, 1))
         assert collection.drift.n_added == 100
         assert 0.7 < collection.drift.ratio < 1.3
         collection.add(features(400, 2, foreign=True))
-        assert collection.drift.is_due
+        assert collection.drift.retraining_recommended
         with Collection.open(tmp_path / "c.acqh") as again:
             assert again.drift == collection.drift
-            assert again.stats().drift["is_due"]
+            assert again.info().drift["retraining_recommended"]
 
 
 def test_few_items_say_nothing_of_others(tmp_path):
@@ -54,7 +54,7 @@ def test_few_items_say_nothing_of_others(tmp_path):
         few.add(features(40, 1))
         assert few.drift.n_added == 40
         assert few.drift.ratio is None
-        assert not few.drift.is_due
+        assert not few.drift.retraining_recommended
 
 
 def test_learning_again_keeps_items_and_fits_those_added(built):
@@ -64,7 +64,7 @@ def test_learning_again_keeps_items_and_fits_those_added(built):
     built.remove("0-3")
     before = {item.id: item for item, _ in next(built.batches(999))}
     thumbnail = built.thumbnail("2-0")
-    new = built.relearn()
+    new = built.retrain()
     assert built.search(item="0-0", k=1).hits, "what was open still answers"
     old = built.generation
     with new:
@@ -76,7 +76,7 @@ def test_learning_again_keeps_items_and_fits_those_added(built):
         assert new.thumbnail("2-0") == thumbnail
         assert new.drift.n_added == 0
         assert new.generation != old
-        assert new.stats().n_trained == len(after)
+        assert new.info().n_trained == len(after)
         assert new.verify().ok
         built.remove("2-0")
         assert "2-0" not in new, "what was open follows, to change something"
@@ -90,7 +90,7 @@ def test_learning_again_reads_the_files_that_items_follow(tmp_path):
         item.image.save(folder / f"{item.id}.png")
     with Collection.build(folder, tmp_path / "c.acqh", image_encoder="hog") as collection:
         (folder / "0-1.png").unlink()
-        new = collection.relearn()
+        new = collection.retrain()
     with new:
         assert len(new) == 6
         report = new.sync(folder)
@@ -108,7 +108,7 @@ def test_what_removed_items_were_given_is_remembered_when_learning_again(tmp_pat
         collection.label(Item(id=gone.name, labels=["mine"]))
         gone.unlink()
         collection.sync(folder)
-        new = collection.relearn()
+        new = collection.retrain()
     gone.write_bytes(content)
     with new:
         new.sync(folder)
@@ -123,7 +123,7 @@ def test_nobody_loses_a_change_to_learning_again(built):
         go_on.wait(20)
 
     made = []
-    learner = threading.Thread(target=lambda: made.append(built.relearn(progress=wait)))
+    learner = threading.Thread(target=lambda: made.append(built.retrain(progress=wait)))
     learner.start()
     assert began.wait(20)
     with Collection.open(built.path, timeout=0.1) as other:
@@ -140,5 +140,5 @@ def test_a_collection_of_features_cannot_learn_again_by_itself(tmp_path):
     data = MultiViewData({"image": np.random.default_rng(0).normal(size=(40, 6))})
     with Collection.build(data, tmp_path / "c.acqh", n_codebooks=2) as collection:
         with pytest.raises(CollectionError, match="features"):
-            collection.relearn()
+            collection.retrain()
         assert len(collection) == 40

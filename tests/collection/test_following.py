@@ -254,7 +254,7 @@ def test_giving_a_caption_by_upsert_does_not_cut_an_item_off(followed, photos):
     after = followed.item("old/IMG_0.png")
     assert (after.text, after.labels, after.folder) == ("waves", ("sea",), str(photos))
     assert after.columns == {k: v for k, v in before.columns.items() if k != "place"}
-    assert "image" in after.coded_by
+    assert "image" in after.encoded_from
     assert followed.thumbnail("old/IMG_0.png") == small
     followed.upsert(Item(photos / "old" / "IMG_0.png", "more waves", id="old/IMG_0.png"))
     assert followed.item("old/IMG_0.png").columns["sha256"] == before.columns["sha256"]
@@ -277,7 +277,7 @@ def test_label_gives_texts_labels_and_columns_by_id_or_file(followed, photos, tm
     assert (second.text, second.labels) == ("caption old/IMG_1.png", ("car",))
     assert "year" not in second.columns
     assert first.columns == {**before.columns, "year": "2014"}
-    assert first.coded_by == "labels+image+text"
+    assert first.encoded_from == "labels+image+text"
     change = followed.change
     followed.label(table)
     assert followed.change == change

@@ -160,7 +160,7 @@ def test_everything_works_on_a_system_without(lack, tmp_path, monkeypatch):
         assert len(writer.add(items("more", 1)).ids) == 3
         assert generations(path) == [writer.generation], "a write removes what nobody uses"
         before = writer.generation
-        writer.relearn().close()
+        writer.retrain().close()
         assert writer.search(text="dog", k=1).hits
         report = writer.sync(photos)
         assert len(report.new) + len(report.unreadable) == 3
@@ -229,7 +229,7 @@ def overwrite(path):
 
 def retrain(path):
     with Collection.open(path) as collection:
-        collection.relearn().close()
+        collection.retrain().close()
 
 
 def build_first(path):
@@ -356,7 +356,7 @@ def retraining(tmp_path):
         def learn():
             try:
                 with Collection.open(path) as other:
-                    other.relearn(progress=wait).close()
+                    other.retrain(progress=wait).close()
             except BaseException as error:
                 failed.append(error)
 
@@ -390,11 +390,13 @@ def test_additions_go_on_in_the_retrained_collection_with_codes_of_its_model(ret
     before = collection.generation
     new_words = [Item(text="zebra stripes", labels=["animal"], id=f"zebra{n}") for n in range(90)]
     collection.add(new_words[:20])
-    assert collection.item("zebra0").coded_by == "labels", "its words are not known yet"
+    assert collection.item("zebra0").encoded_from == "labels", "its words are not known yet"
     assert len(beside(lambda: collection.add(new_words[20:], strict=strict)).ids) == 70
     assert collection.generation != before
     with Collection.open(collection.path) as other:
-        stored = {item.id: (item.coded_by, code) for page in other.batches() for item, code in page}
+        stored = {
+            item.id: (item.encoded_from, code) for page in other.batches() for item, code in page
+        }
     assert len(stored) == 12 + 90
     assert stored["zebra89"] == stored["zebra0"]
     assert stored["zebra89"][0] == "labels+text"

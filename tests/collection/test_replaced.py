@@ -73,7 +73,7 @@ def test_a_new_thread_reads_what_was_opened_and_changes_nothing(path, n):
             ):
                 with pytest.raises(ReplacedError, match="open it again"):
                     threads.submit(change).result()
-        assert collection.stats().n_items == 12
+        assert collection.info().n_items == 12
     report = verify_collection(path)
     assert (report.problems, report.notes, report.n_items) == ((), (), 3 * n)
 

@@ -31,7 +31,7 @@ def test_a_collection_says_how_it_was_built(tmp_path):
         things(), tmp_path / "a.acqh", **SMALL, targets=targets, random_state=7, strict=True,
         max_pixels=1000, image_root=tmp_path,
     ) as built:  # fmt: skip
-        stored = built.stats().settings
+        stored = built.info().settings
     with Collection.open(tmp_path / "a.acqh") as opened:
         assert opened.settings == BuildSettings(
             **SMALL,
@@ -40,7 +40,7 @@ def test_a_collection_says_how_it_was_built(tmp_path):
             strict=True,
             max_pixels=1000,
         )
-        assert opened.stats().settings == stored
+        assert opened.info().settings == stored
     assert "image_root" not in stored
     assert acqh.verify(tmp_path / "a.acqh").settings == stored
     text = {"weight": 0.5, "similarity": "content", "rank": 1, "trust": 1.0}

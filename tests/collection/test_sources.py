@@ -187,7 +187,7 @@ def test_bad_pictures_are_reported_and_left_out_or_refused(tmp_path):
     ) as collection:
         assert sorted(collection) == ["good0", "good1", "good2"]
         assert [where for where, _ in collection.skipped] == [f"item {name!r}" for name in bad]
-        assert collection.stats().n_skipped == len(bad)
+        assert collection.info().n_skipped == len(bad)
         reasons = dict(collection.skipped)
         assert "60000 x 60000" in reasons["item 'bomb'"]
         report = collection.add(items[3:])

@@ -143,7 +143,7 @@ def test_a_removed_item_stays_removed_until_its_file_changes(collection, photos)
     assert nothing_new(collection, photos)
     (photos / "a" / "2.png").rename(photos / "a" / "renamed.png")
     assert nothing_new(collection, photos)
-    with collection.relearn() as retrained:
+    with collection.retrain() as retrained:
         assert nothing_new(retrained, photos)
         shutil.copy2(photos / "a" / "renamed.png", photos / "copy of it.png")
         assert retrained.sync(photos).new == ("copy of it.png",)
@@ -239,10 +239,10 @@ def test_a_caption_that_was_taken_away_no_longer_moves_the_code(collection):
     code = collection.item("a/1.png").code
     hits = collection.search(item="a/1.png", k=20).hits
     collection.label(Item(id="a/1.png", text="sea wave", labels=["sea"]))
-    assert collection.item("a/1.png").coded_by == "labels+image+text"
+    assert collection.item("a/1.png").encoded_from == "labels+image+text"
     collection.label(Item(id="a/1.png", text="", labels=[]))
     item = collection.item("a/1.png")
-    assert item.coded_by == "image"
+    assert item.encoded_from == "image"
     assert item.code == code
     assert [hit.id for hit in collection.search(item="a/1.png", k=20).hits] == [
         it.id for it in hits

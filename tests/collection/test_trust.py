@@ -35,7 +35,7 @@ def test_hits_that_have_every_word_are_certain_in_every_mode(things):
         for mode in ("auto", "words"):
             answer = collection.search(text="old boat", k=5, mode=mode)
             assert (answer.hits[0].id, answer.hits[0].match) == ("old boat", 1.0)
-            assert answer.stands_out >= 1
+            assert answer.n_confident >= 1
 
 
 def test_some_words_add_to_what_content_says(things):
@@ -59,15 +59,15 @@ def test_match_rises_with_the_score_and_stays_between_0_and_1(things):
 
 def test_most_items_do_not_stand_out_for_another(things):
     with Collection.open(things) as collection:
-        counts = [collection.search(item=each, k=24).stands_out for each in collection]
+        counts = [collection.search(item=each, k=24).n_confident for each in collection]
     assert np.median(counts) < 12
 
 
 def test_the_same_answer_counts_what_stands_out(things):
     with Collection.open(things) as collection:
         answer = collection.search(text="castle", k=24, mode="meaning")
-        assert answer.stands_out == sum(hit.match > 0.5 for hit in answer.hits) > 0
-        assert collection.browse(k=3).stands_out == 0
+        assert answer.n_confident == sum(hit.match > 0.5 for hit in answer.hits) > 0
+        assert collection.browse(k=3).n_confident == 0
 
 
 def stored_levels(path):
@@ -124,5 +124,5 @@ def test_absent_things_do_not_stand_out_where_meaning_is_known(tmp_path):
         absent = [
             collection.search(text=it, mode="meaning") for it in ("spreadsheet", "violin", "zqxjkv")
         ]
-    assert all(answer.stands_out for answer in present)
-    assert sum(answer.stands_out > 0 for answer in absent) <= 1
+    assert all(answer.n_confident for answer in present)
+    assert sum(answer.n_confident > 0 for answer in absent) <= 1

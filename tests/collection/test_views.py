@@ -16,9 +16,9 @@ def test_most_items_may_lack_labels(tmp_path, make_items):
     with Collection.build(
         items, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"
     ) as collection:
-        stats = collection.stats()
+        stats = collection.info()
         assert (stats.n_items, stats.n_labelled, stats.n_trained) == (120, 30, 120)
-        assert stats.coded_by == {"labels+image+text": 30, "image+text": 90}
+        assert stats.encoded_from == {"labels+image+text": 30, "image+text": 90}
         # Plain items are told apart by prediction: those with the number 1 of 3 are flowers.
         hits = collection.search(text="rose tulip", k=30).hits
         plain = [int(hit.id[5:]) for hit in hits if hit.id.startswith("plain")]
@@ -34,7 +34,7 @@ def test_items_may_have_one_view_only(tmp_path, make_items):
     with Collection.build(
         items, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"
     ) as collection:
-        assert collection.stats().coded_by == {"labels+image": 30, "labels+text": 30}
+        assert collection.info().encoded_from == {"labels+image": 30, "labels+text": 30}
         hits = collection.search(text="dog cat", k=20).hits
         assert {hit.labels for hit in hits} == {("animal",)}
         assert {hit.has_thumbnail for hit in hits} == {True, False}

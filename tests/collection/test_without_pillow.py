@@ -107,5 +107,5 @@ def test_texts_added_to_images_do_not_call_the_image_network(tmp_path, monkeypat
             EfficientNetLite0, "_forward", lambda *given: calls.append(1) or forward(*given)
         )
         built.add(Item(text="a red dog on a boat", id="new"))
-        assert built.item("new").coded_by == "text"
+        assert built.item("new").encoded_from == "text"
     assert calls == []

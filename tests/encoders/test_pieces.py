@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from acqh.collection import Collection, Item
-from acqh.encoders import MiniLM, general_model, word_vectorizer
+from acqh.encoders import MiniLM, builtin_model, word_vectorizer
 from acqh.encoders.minilm import QueryTable
 from acqh.errors import CollectionError
 
@@ -23,13 +23,13 @@ SENTENCES = [
 
 @pytest.fixture(scope="module")
 def table():
-    model = general_model()
+    model = builtin_model()
     to_query = np.asarray(model.arrays["to_query"], dtype=np.float32)
-    return QueryTable.of(to_query, np.zeros(to_query.shape[1]), model.codebooks(8), is_general=True)
+    return QueryTable.of(to_query, np.zeros(to_query.shape[1]), model.codebooks(8), is_builtin=True)
 
 
 def test_it_comes_near_to_minilm(table):
-    wanted = general_model().project(MiniLM().transform(SENTENCES), view="text")
+    wanted = builtin_model().project(MiniLM().transform(SENTENCES), view="text")
     found = np.stack([table.vector(text) for text in SENTENCES])
     lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(wanted, axis=1)
     assert ((found * wanted).sum(axis=1) / lengths).mean() > 0.75
@@ -48,7 +48,7 @@ def test_directions_in_which_all_rows_are_zero_do_no_harm():
     rng = np.random.default_rng(0)
     projection = np.zeros((384, 4))
     projection[:, 0] = rng.standard_normal(384)
-    made = QueryTable.of(projection, np.zeros(4), rng.standard_normal((2, 8, 4)), is_general=False)
+    made = QueryTable.of(projection, np.zeros(4), rng.standard_normal((2, 8, 4)), is_builtin=False)
     assert np.isfinite(made.vector("a dog")).all()
 
 

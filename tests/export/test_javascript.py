@@ -176,7 +176,7 @@ def test_server_and_site_offer_the_web_interface_the_same_functions(javascript, 
     )
     server, static = javascript(body, (tmp_path / "page" / "api.js").as_uri())
     assert server == static
-    assert {"search", "browse", "item", "stats", "showPicture"} <= set(server)
+    assert {"search", "browse", "item", "info", "showPicture"} <= set(server)
 
 
 @pytest.mark.parametrize(("descending", "expected"), [(False, "bdaec"), (True, "aebdc")])

@@ -22,7 +22,7 @@ def published_ids(collection, folder):
 
 def test_ids_stay_when_the_collection_is_retrained(collection, tmp_path):
     before = published_ids(collection, tmp_path / "before")
-    with collection.relearn() as retrained:
+    with collection.retrain() as retrained:
         assert published_ids(retrained, tmp_path / "after") == before
 
 

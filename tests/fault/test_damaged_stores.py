@@ -53,7 +53,7 @@ def use(path):
             collection.search(text="dog", k=200, where=where)
         collection.search(item="flower0", k=5)
         list(collection.batches())
-        collection.labels(), collection.stats(), collection.columns(), list(collection)
+        collection.labels(), collection.info(), collection.columns(), list(collection)
         collection.upsert(Item(text="a new dog", labels=["animal"], id="animal1"))
         collection.remove("vehicle1")
 
@@ -101,7 +101,7 @@ def test_an_impossible_number_of_changes_is_found(path, value):
 ENDLESS = (
     "CREATE VIEW items AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
     "SELECT i AS number, 'x' || i AS id, '' AS text, '[]' AS labels, '{}' AS columns, "
-    "'labels' AS coded_by, x'0000' AS code, 0 AS checksum FROM n"
+    "'labels' AS encoded_from, x'0000' AS code, 0 AS checksum FROM n"
 )
 
 
@@ -111,7 +111,7 @@ ENDLESS = (
         ["ALTER TABLE items RENAME TO other", ENDLESS],
         ["CREATE TRIGGER t AFTER INSERT ON items BEGIN DELETE FROM items WHERE number = 1; END"],
         ["CREATE TABLE more (x)"],
-        ["DROP INDEX items_coded_by"],
+        ["DROP INDEX items_encoded_from"],
         ["DROP TABLE removals", "CREATE TABLE removals (change INTEGER, number INTEGER)"],
         ["ALTER TABLE items ADD COLUMN more"],
     ],

@@ -382,10 +382,10 @@ def test_items_like_those_learnt_from_are_no_drift_and_others_are(n_train):
     )
     assert alike.n_added == foreign.n_added == 400
     assert 0.7 < alike.ratio < 1.3
-    assert not alike.is_due
+    assert not alike.retraining_recommended
     assert foreign.ratio > 1.5
-    assert foreign.is_due
-    assert "learning again is due" in str(foreign)
+    assert foreign.retraining_recommended
+    assert "retraining is recommended" in str(foreign)
 
 
 def test_drift_is_saved_with_the_index(tmp_path):
@@ -394,7 +394,7 @@ def test_drift_is_saved_with_the_index(tmp_path):
     assert small.drift.ratio is None
     small.add(rng.normal(size=(50, 16)).astype("f4")).save(tmp_path / "small.acqh")
     kept = acqh.load(tmp_path / "small.acqh").info["drift"]
-    assert kept["is_due"]
+    assert kept["retraining_recommended"]
     assert kept["ratio"] == small.drift.ratio
     again = Compressed.load(tmp_path / "small.acqh")
     assert again.drift == small.drift
@@ -407,7 +407,7 @@ def test_learning_again_fits_what_was_added_and_leaves_the_old_as_it_is():
     small = acqh.compress(items, bytes_per_item=2).add(foreign)
     small.index.remove([3])
     codes = small.codes.copy()
-    new = small.relearn(np.concatenate([items, foreign]))
+    new = small.retrain(np.concatenate([items, foreign]))
     assert sorted(new.index.ids) == sorted(small.index.ids)
     assert new.drift.n_added == 0
     assert (small.codes == codes).all()
@@ -440,7 +440,7 @@ def test_learning_again_wants_all_items():
     items = of_clusters(200, np.random.default_rng(0))
     small = acqh.compress(items, bytes_per_item=1)
     with pytest.raises(InvalidInputError, match="20 of 200"):
-        small.relearn(items[:180])
+        small.retrain(items[:180])
 
 
 def test_rows_outside_the_sample_are_drawn_from_all_of_them():

@@ -31,7 +31,7 @@ def same(answer, expected):
         assert hit["columns"] == wanted.columns
         assert bytes(hit["code"]) == wanted.code
     assert answer["n_items"] == expected.n_items
-    assert answer["n_seen"] == expected.n_seen
+    assert answer["n_scanned"] == expected.n_scanned
     assert answer["n_candidates"] == expected.n_candidates
     return True
 
@@ -131,7 +131,7 @@ def test_an_explanation_adds_up_to_the_scores(client, collection, mode):
 
 
 def test_texts_are_searched_by_words_or_meaning_as_asked(client, collection):
-    assert client.get("/stats").json()["modes"] == ["auto", "words", "meaning"]
+    assert client.get("/info").json()["modes"] == ["auto", "words", "meaning"]
     for mode in ("auto", "words", "meaning"):
         answer = client.post("/search", json={"text": "sea", "k": 5, "mode": mode}).json()
         expected = collection.search(text="sea", k=5, mode=mode)
@@ -178,8 +178,8 @@ def test_labels_come_with_the_most_frequent_first(client, collection):
 
 
 def test_stats_are_those_of_the_collection_and_the_limits(client, collection):
-    stats = client.get("/stats").json()
-    expected = asdict(collection.stats())
+    stats = client.get("/info").json()
+    expected = asdict(collection.info())
     varies = {"size_on_disk"}  # SQLite's log comes and goes
     assert {name: stats[name] for name in expected if name not in varies} == {
         name: value for name, value in expected.items() if name not in varies
@@ -217,7 +217,7 @@ def test_metrics_count_requests_searches_and_items_seen(built, start):
     assert lines['acqh_requests_total{method="POST",route="/search",status="422"}'] == "1.0"
     assert lines['acqh_requests_total{method="GET",route="other",status="404"}'] == "1.0"
     assert lines["acqh_search_seconds_count"] == "1.0"
-    assert float(lines["acqh_items_seen_total"]) == answer["n_seen"]
+    assert float(lines["acqh_items_scanned_total"]) == answer["n_scanned"]
     assert float(lines["acqh_items"]) == answer["n_items"]
     assert lines["acqh_requests_in_flight"] == "1.0"
     assert lines['acqh_request_seconds_count{route="/search"}'] == "2.0"

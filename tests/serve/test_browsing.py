@@ -189,5 +189,5 @@ def test_images_without_texts_are_asked_what_they_show(tmp_path, collection):
         found = examples_in(bare)
         assert found
         for thing in found:
-            assert bare.search(text=thing, k=3, mode="meaning").stands_out == 3
+            assert bare.search(text=thing, k=3, mode="meaning").n_confident == 3
     assert examples_in(collection) == []  # it has texts

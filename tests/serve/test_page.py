@@ -637,7 +637,7 @@ def test_what_does_not_stand_out_is_faded_and_said_to_be_merely_the_nearest(clie
         found = answer.json()
         for hit, match in zip(found["hits"], matches, strict=False):
             hit["match"] = match
-        found.update(hits=found["hits"][:4], stands_out=sum(match > 0.5 for match in matches))
+        found.update(hits=found["hits"][:4], n_confident=sum(match > 0.5 for match in matches))
         route.fulfill(response=answer, json=found)
 
     page.route("**/search", rate)

@@ -134,7 +134,7 @@ def test_a_server_for_writers_does_not_start_on_a_collection_that_cannot_be_writ
      "evil@localhost", "localhost/x", "[::1", "[::1]x", "::1", "[::1]:80:80", "local host"],
 )  # fmt: skip
 def test_a_malformed_host_is_rejected(client, host):
-    answer = client.get("/stats", headers={"Host": host})
+    answer = client.get("/info", headers={"Host": host})
     assert answer.status_code == 400
 
 
@@ -144,7 +144,7 @@ PROXIED = [("Forwarded", "for=192.0.2.1"), ("X-Forwarded-For", "192.0.2.1"), ("V
 
 @pytest.mark.parametrize(("name", "value"), PROXIED)
 def test_a_proxy_is_rejected_unless_the_server_is_set_up_for_one(client, name, value):
-    answer = client.get("/stats", headers={name: value})
+    answer = client.get("/info", headers={name: value})
     assert answer.status_code == 403
     assert answer.headers["content-type"] == "application/problem+json"
     assert "ACQH_ALLOWED_HOSTS" in answer.json()["detail"]
@@ -154,7 +154,7 @@ def test_requests_in_http_1_0_are_taken_for_those_of_a_proxy(client):
     import socket
 
     with socket.create_connection(client.address, timeout=60) as connection:
-        connection.sendall(b"GET /stats HTTP/1.0\r\nHost: 127.0.0.1:8000\r\n\r\n")
+        connection.sendall(b"GET /info HTTP/1.0\r\nHost: 127.0.0.1:8000\r\n\r\n")
         assert b" 403 " in connection.recv(65536).split(b"\r\n", 1)[0]
 
 
@@ -162,11 +162,11 @@ def test_a_proxy_is_allowed_with_allowed_hosts_or_a_token(built, start, token_fi
     sent = dict(PROXIED)
     with start(built, allowed_hosts=["photos.example"]) as client:
         named = sent | {"Host": "photos.example"}
-        assert client.get("/stats", headers=named).status_code == 200
+        assert client.get("/info", headers=named).status_code == 200
     token_files.pop("write_token_file")
     with start(built, **token_files) as client:
         allowed = {"Authorization": "Bearer read-0123456789abcdef"}
-        assert client.get("/stats", headers=sent | allowed).status_code == 200
+        assert client.get("/info", headers=sent | allowed).status_code == 200
 
 
 def test_weights_of_any_size_are_taken(client):

@@ -68,7 +68,7 @@ def test_a_rebuilt_collection_is_served_without_a_failed_request(own_copy, start
 def test_learning_again_is_served_without_a_failed_request(own_copy, start):
     stop, answers = threading.Event(), []
     with start(own_copy, reload_seconds=0.01) as client:
-        before = client.get("/stats").json()
+        before = client.get("/info").json()
         assert before["drift"]["n_added"] == 0
 
         def ask():
@@ -80,8 +80,8 @@ def test_learning_again_is_served_without_a_failed_request(own_copy, start):
         asking.start()
         try:
             with Collection.open(own_copy) as old:
-                old.relearn().close()
-            until(lambda: client.get("/stats").json()["generation"] != before["generation"])
+                old.retrain().close()
+            until(lambda: client.get("/info").json()["generation"] != before["generation"])
         finally:
             stop.set()
             asking.join()

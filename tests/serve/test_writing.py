@@ -29,7 +29,7 @@ def guarded(built, start, write_tokens, tmp_path_factory):
 )  # fmt: skip
 def test_without_the_right_token_nothing_is_read(guarded, headers):
     for response in (
-        guarded.get("/stats", headers=headers),
+        guarded.get("/info", headers=headers),
         guarded.get("/item/thumbnail?id=plain", headers=headers),
         guarded.get("/metrics", headers=headers),
         guarded.post("/search", json={"text": "cat"}, headers=headers),
@@ -43,7 +43,7 @@ def test_without_the_right_token_nothing_is_read(guarded, headers):
 
 def test_both_tokens_read_and_only_one_writes(guarded):
     for headers in (READ, WRITE):
-        assert guarded.get("/stats", headers=headers).json()["writable"]
+        assert guarded.get("/info", headers=headers).json()["writable"]
         assert guarded.post("/search", json={"text": "cat"}, headers=headers).json()["hits"]
     new = {"items": [{"text": "black cat", "id": "new"}]}
     for headers in ({}, READ):
@@ -113,15 +113,15 @@ def test_an_id_that_is_taken_is_not_replaced_unless_asked(guarded):
      [{"text": "a", "columns": {"x": [1]}}], [{"text": "cat"}] * 101, [{"path": "/etc/passwd"}]],
 )  # fmt: skip
 def test_items_that_cannot_be_used_are_422_and_nothing_is_added(guarded, items):
-    before = guarded.get("/stats", headers=READ).json()["n_items"]
+    before = guarded.get("/info", headers=READ).json()["n_items"]
     assert guarded.post("/items", json={"items": items}, headers=WRITE).status_code == 422
-    assert guarded.get("/stats", headers=READ).json()["n_items"] == before
+    assert guarded.get("/info", headers=READ).json()["n_items"] == before
 
 
 def test_tokens_are_never_logged(guarded, caplog):
     with caplog.at_level(logging.DEBUG):
-        guarded.get("/stats", headers=READ)
-        guarded.get("/stats", headers={"Authorization": "Bearer wrong-but-private-token"})
+        guarded.get("/info", headers=READ)
+        guarded.get("/info", headers={"Authorization": "Bearer wrong-but-private-token"})
         guarded.post("/items", json={"items": [{"text": "cat"}]}, headers=WRITE)
     ours = [record for record in caplog.records if record.name.split(".")[0] in ("acqh", "uvicorn")]
     for secret in ("read-0123", "write-0123", "wrong-but-private"):

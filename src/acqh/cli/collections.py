@@ -93,9 +93,9 @@ def build(
                 f"--relearn keeps the settings of the collection; remove {', '.join(ignored)}"
             )
         with reporting() as progress, Collection.open(source, timeout=_PATIENCE_SECONDS) as old:
-            collection = old.relearn(progress=progress)
+            collection = old.retrain(progress=progress)
         with collection:
-            _print_built(source, collection.stats(), collection.skipped)
+            _print_built(source, collection.info(), collection.skipped)
         return
     out = out or _beside(source)
     if not (overwrite or is_vacant(out)):
@@ -134,7 +134,7 @@ def build(
             progress=progress,
         )
     with collection:
-        _print_built(out, collection.stats(), collection.skipped)
+        _print_built(out, collection.info(), collection.skipped)
 
 
 def _given_options(context: Context) -> Iterator[str]:
@@ -159,22 +159,22 @@ def _beside(source: Path) -> Path:
     return folder.with_name(f"{folder.name}.acqh")
 
 
-def _print_built(out: Path, stats: Any, skipped: Sequence[tuple[str, str]]) -> None:
+def _print_built(out: Path, info: Any, skipped: Sequence[tuple[str, str]]) -> None:
     seconds = voice.seconds
     print_skipped(skipped)
     names = ("n_items", "n_labelled", "n_trained", "trained_on", "settings", "size_on_disk")
     labelled = "none with labels"
-    if stats.n_labels:
-        labelled = f"{stats.n_labelled:,} of them with {stats.n_labels} labels"
-    facts = {"path": out, **{name: getattr(stats, name) for name in names}}
+    if info.n_labels:
+        labelled = f"{info.n_labelled:,} of them with {info.n_labels} labels"
+    facts = {"path": out, **{name: getattr(info, name) for name in names}}
     print_result(
         {**facts, "seconds": round(seconds, 3), "skipped": skipped},
-        f"{out}: {count(stats.n_items, 'item')}, {labelled}, {len(skipped)} left out; "
-        f"{stats.code_bytes} bytes per item, {stats.size_on_disk / 1e6:.1f} MB in all, "
-        f"{seconds:.1f} s.\nLearnt from {stats.n_trained:,} by {stats.trained_on}.",
+        f"{out}: {count(info.n_items, 'item')}, {labelled}, {len(skipped)} left out; "
+        f"{info.code_bytes} bytes per item, {info.size_on_disk / 1e6:.1f} MB in all, "
+        f"{seconds:.1f} s.\nLearnt from {info.n_trained:,} by {info.trained_on}.",
     )
     # Of features alone, words are looked up in texts and names, and mean nothing.
-    asked = "WORDS" if stats.encoders else "--like ID, or WORDS of texts and names"
+    asked = "WORDS" if info.encoders else "--like ID, or WORDS of texts and names"
     voice.note(f"search it: acqh search {out} {asked}, or on a page: acqh serve {out}")
 
 
@@ -303,7 +303,7 @@ def sync(
         facts["drift"] = drift.to_dict()
     print_result(facts, said)
     if drift is not None and drift.ratio is not None:
-        how = f": acqh build {path} --relearn" if drift.is_due else ""
+        how = f": acqh build {path} --relearn" if drift.retraining_recommended else ""
         voice.note(f"{drift}{how}")
 
 

@@ -179,8 +179,8 @@ def _is_current(path: Path) -> bool:
 
     try:
         with Collection.open(path, verify=True) as collection:
-            stats = collection.stats()
+            info = collection.info()
     except (AcqhError, FileNotFoundError):
         return False
-    made_with = {name: getattr(stats, name) for name in _SETTINGS}
-    return stats.version == __version__ and made_with == _SETTINGS
+    made_with = {name: getattr(info, name) for name in _SETTINGS}
+    return info.version == __version__ and made_with == _SETTINGS

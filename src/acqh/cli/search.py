@@ -79,7 +79,7 @@ def _print(answer: Any) -> None:
         print(f"nothing found among {count(answer.n_items, 'item')}")
         return
     width = shutil.get_terminal_size().columns
-    if not answer.stands_out:
+    if not answer.n_confident:
         print("nothing stands out; the nearest are:")
     names = [printable(_name_of(hit)) for hit in answer.hits]
     room = min(max(map(cell_len, names)), width // 2)

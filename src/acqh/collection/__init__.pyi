@@ -2,8 +2,8 @@ from acqh.collection.collection import Collection as Collection
 from acqh.collection.types import AddReport as AddReport
 from acqh.collection.types import Answer as Answer
 from acqh.collection.types import BuildSettings as BuildSettings
+from acqh.collection.types import CollectionInfo as CollectionInfo
 from acqh.collection.types import CollectionReport as CollectionReport
-from acqh.collection.types import CollectionStats as CollectionStats
 from acqh.collection.types import Explanation as Explanation
 from acqh.collection.types import Hit as Hit
 from acqh.collection.types import Item as Item

@@ -19,8 +19,8 @@ from acqh.collection.types import (
     AddReport,
     Answer,
     BuildSettings,
+    CollectionInfo,
     CollectionReport,
-    CollectionStats,
     DuplicateGroup,
     Item,
     Mode,
@@ -155,7 +155,7 @@ class Collection(OpenCollection):
         collection.skipped = tuple(skipped)
         return collection
 
-    def relearn(self, *, progress: Progress | None = None) -> Self:
+    def retrain(self, *, progress: Progress | None = None) -> Self:
         """Learn again from all items that there are by now, and code them anew.
 
         The new generation takes the place of the old one in one step when all is done. Until then
@@ -817,10 +817,10 @@ class Collection(OpenCollection):
         with opened.store.reading() as connection:
             return opened.counts(connection)
 
-    def stats(self) -> CollectionStats:
+    def info(self) -> CollectionInfo:
         """Return facts about the collection."""
         facts, model, counts = self.opened.facts, self.opened.coder.model, self._counted()
-        return CollectionStats(
+        return CollectionInfo(
             n_items=len(self),
             n_labelled=counts.n_labelled,
             n_labels=len(counts.labels),
@@ -834,7 +834,7 @@ class Collection(OpenCollection):
             n_codebooks=model.n_codebooks,
             n_trained=facts.n_trained,
             trained_on=facts.trained_on,
-            coded_by=dict(counts.coded_by),
+            encoded_from=dict(counts.encoded_from),
             n_skipped=facts.n_skipped,
             generation=facts.generation,
             change=counts.change,

@@ -18,7 +18,7 @@ MAX_ID_CHARACTERS = 1_000
 # Of labels and names of columns.
 MAX_NAME_CHARACTERS = 1_000
 # The least `match` of a hit that stands out.
-STANDS_OUT = 0.5
+CONFIDENT = 0.5
 # Where files lay is of no use elsewhere, and nobody else's business.
 _NOT_STORED = ("image_root",)
 
@@ -62,7 +62,7 @@ class Item:
         Whether a small image of it is stored.
     thumbnail : bytes, optional
         The small image that is about to be stored.
-    coded_by : str
+    encoded_from : str
         What its code was made of, such as "image".
     code : bytes
         The bytes by which it is found, one per codebook.
@@ -87,7 +87,7 @@ class Item:
     folder: str = field(default="", kw_only=True)
     has_thumbnail: bool = field(default=False, kw_only=True)
     thumbnail: bytes | None = field(default=None, kw_only=True)
-    coded_by: str = field(default="", kw_only=True)
+    encoded_from: str = field(default="", kw_only=True)
     code: bytes = field(default=b"", kw_only=True)
 
     def __post_init__(self) -> None:
@@ -236,12 +236,12 @@ class Answer:
         Items in the collection.
     n_candidates : int
         Items among which the search chose: all, or those that `where` allows.
-    n_seen : int
+    n_scanned : int
         Codes that the search had to score to be sure; items that share a code count once.
     milliseconds : dict of str to float
         For "encode" (the query), "search" (the index) and "items" (reading what was found).
     explanation : Explanation or None
-    stands_out : int
+    n_confident : int
         How many of the hits stand out; 0 where nothing does, and the hits are but the nearest.
 
     Examples
@@ -253,30 +253,30 @@ class Answer:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with Collection.build(items, folder + "/c.acqh", text_encoder="tfidf") as things:
     ...         answer = things.search(text="rose", k=1)
-    >>> [hit.id for hit in answer.hits], answer.n_items, answer.stands_out
+    >>> [hit.id for hit in answer.hits], answer.n_items, answer.n_confident
     (['rose'], 2, 1)
     """
 
     hits: tuple[Hit, ...]
     n_items: int
     n_candidates: int
-    n_seen: int
+    n_scanned: int
     milliseconds: dict[str, float]
     explanation: Explanation | None = None
 
     @property
-    def stands_out(self) -> int:
+    def n_confident(self) -> int:
         """How many hits stand out."""
-        return sum(hit.match > STANDS_OUT for hit in self.hits)
+        return sum(hit.match > CONFIDENT for hit in self.hits)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the answer as JSON can hold it: what ``--json`` and the server give."""
         return {
             "hits": [hit.to_dict() for hit in self.hits],
-            "stands_out": self.stands_out,
+            "n_confident": self.n_confident,
             "n_items": self.n_items,
             "n_candidates": self.n_candidates,
-            "n_seen": self.n_seen,
+            "n_scanned": self.n_scanned,
             "milliseconds": dict(self.milliseconds),
             "explanation": None if self.explanation is None else self.explanation.to_dict(),
         }
@@ -424,7 +424,7 @@ class BuildSettings:
 
 
 @dataclass(frozen=True)
-class CollectionStats:
+class CollectionInfo:
     """Facts about a collection.
 
     Attributes
@@ -444,8 +444,8 @@ class CollectionStats:
     n_trained : int
         Items that the model was fitted on.
     trained_on : str
-        Weights of labels and content, and whether the general model helped.
-    coded_by : dict of str to int
+        Weights of labels and content, and whether the built-in image-text model helped.
+    encoded_from : dict of str to int
         How many items were coded by what.
     n_skipped : int
         Items that the build left out.
@@ -459,7 +459,7 @@ class CollectionStats:
         How it was built, by the names of `BuildSettings`.
     drift : dict
         How well items that were added since it was built fit what was learnt, by the names of
-        `acqh.quantize.Drift`; ``is_due`` says that learning again is due.
+        `acqh.quantize.Drift`; ``retraining_recommended`` says that retraining is recommended.
 
     Examples
     --------
@@ -469,8 +469,8 @@ class CollectionStats:
     >>> items = [rose, Item(text="a car", id="car")]
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with Collection.build(items, folder + "/c.acqh", text_encoder="tfidf") as things:
-    ...         stats = things.stats()
-    >>> stats.n_items, stats.n_labels, stats.code_bytes
+    ...         info = things.info()
+    >>> info.n_items, info.n_labels, info.code_bytes
     (2, 1, 8)
     """
 
@@ -487,7 +487,7 @@ class CollectionStats:
     n_codebooks: int
     n_trained: int
     trained_on: str
-    coded_by: dict[str, int]
+    encoded_from: dict[str, int]
     n_skipped: int
     generation: str
     change: int
@@ -511,7 +511,7 @@ class CollectionReport:
     notes : tuple of str
         What is not damage, such as an index that is behind and will catch up.
     settings : dict or None
-        How it was built, as in `CollectionStats`.
+        How it was built, as in `CollectionInfo`.
 
     Examples
     --------

@@ -1,8 +1,8 @@
+from acqh.encoders.builtin.model import BuiltinModel as BuiltinModel
+from acqh.encoders.builtin.model import builtin_model as builtin_model
 from acqh.encoders.clip import ClipImages as ClipImages
 from acqh.encoders.clip import ClipTexts as ClipTexts
 from acqh.encoders.efficientnet import EfficientNetLite0 as EfficientNetLite0
-from acqh.encoders.general.model import GeneralModel as GeneralModel
-from acqh.encoders.general.model import general_model as general_model
 from acqh.encoders.hog import HogColour as HogColour
 from acqh.encoders.images import read_image as read_image
 from acqh.encoders.minilm import MiniLM as MiniLM

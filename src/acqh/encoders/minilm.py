@@ -21,7 +21,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats
 from acqh._core.imports import require
-from acqh.encoders.general.model import general_model
+from acqh.encoders.builtin.model import builtin_model
 from acqh.encoders.named import fold_text
 from acqh.encoders.network import Network, on_all_cores, session
 
@@ -198,20 +198,20 @@ class QueryTable:
 
     @classmethod
     def of(
-        cls, projection: Floats, intercept: Floats, codebooks: Floats, *, is_general: bool
+        cls, projection: Floats, intercept: Floats, codebooks: Floats, *, is_builtin: bool
     ) -> "QueryTable":
         """Return the table for a query map of MiniLM's vectors.
 
-        `projection`: (384, n_components) or, after the general model's map of texts where
-        `is_general`, (n_text, n_components). `intercept`: (n_components,). `codebooks`: of the
+        `projection`: (384, n_components) or, after the built-in model's map of texts where
+        `is_builtin`, (n_text, n_components). `intercept`: (n_components,). `codebooks`: of the
         items, which say in which directions queries must be right.
         """
         table = _table()
         vectors = table["basis"].T.astype(np.float64)  # (384, n_axes)
         offset = np.asarray(intercept, dtype=np.float64)
-        if is_general:
+        if is_builtin:
             # The map takes a centre off and scales to length one: by the usual length, here.
-            arrays = general_model().arrays
+            arrays = builtin_model().arrays
             mapped = arrays["text_axes"].astype(np.float64) @ projection / float(table["length"])
             offset = offset - arrays["text_mean"].astype(np.float64) @ mapped
         else:

@@ -20,7 +20,7 @@ STORED: dict[str, Any] = {
     "ClipImages": "acqh.encoders.clip",
     "ClipTexts": "acqh.encoders.clip",
     "EfficientNetLite0": "acqh.encoders.efficientnet",
-    "GeneralMap": "acqh.encoders.general.model",
+    "BuiltinMap": "acqh.encoders.builtin.model",
     "HogColour": "acqh.encoders.hog",
     "MiniLM": "acqh.encoders.minilm",
     "OnnxImages": "acqh.encoders.onnx",

@@ -8,7 +8,7 @@ import numpy as np
 
 from acqh._core.arrays import Floats
 
-# Learning again is due above this ratio; docs/guide/compress.md has the figures that it is from.
+# Retraining is recommended above this ratio; docs/guide/compress.md has the figures that it is from.
 DUE_RATIO = 1.5
 # Fewer items that were added, or of which some were held out, say nothing.
 MIN_ADDED = 32
@@ -35,7 +35,7 @@ class Drift:
     --------
     >>> import numpy as np
     >>> drift = Drift(expected=0.1).after(np.ones((50, 2)), np.full((50, 2), 0.5))
-    >>> drift.ratio, drift.is_due
+    >>> drift.ratio, drift.retraining_recommended
     (2.5, True)
     """
 
@@ -68,13 +68,14 @@ class Drift:
         return self.relative_error / max(self.expected, _LEAST_ERROR)
 
     @property
-    def is_due(self) -> bool:
-        """Whether codebooks should be learnt again."""
+    def retraining_recommended(self) -> bool:
+        """Whether retraining the codebooks is recommended."""
         return (self.ratio or 0.0) > DUE_RATIO
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as JSON can hold it, with `ratio` and `is_due`."""
-        return asdict(self) | {"ratio": self.ratio, "is_due": self.is_due}
+        """Return all of it as JSON can hold it, with `ratio` and `retraining_recommended`."""
+        derived = ("ratio", "retraining_recommended")
+        return asdict(self) | {name: getattr(self, name) for name in derived}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
@@ -90,7 +91,7 @@ class Drift:
     def __str__(self) -> str:
         if self.ratio is None:
             return f"{self.n_added:,} items added since learning"
-        due = "learning again is due" if self.is_due else "the codebooks fit"
+        due = "retraining is recommended" if self.retraining_recommended else "the codebooks fit"
         return (
             f"{self.n_added:,} items added since learning have {self.ratio:.2f} times the error "
             f"of items like those learnt from: {due}"

@@ -193,7 +193,7 @@ class Compressed:
         self.drift = self.drift.after(*map(self.quantizer.measured, rows))
         return self
 
-    def relearn(
+    def retrain(
         self, items: Any, queries: Any = None, *, ids: Any = None, **settings: Any
     ) -> "Compressed":
         """Learn codebooks again and code all items anew, as when many came that are unlike those.

@@ -154,7 +154,7 @@ def _operations(service: Service, tokens: Tokens) -> list[Operation]:
         item("/item/original", service.original, answer=_ORIGINALS),
         read("GET", "/labels", service.labels, answer=schemas.Labels),
         read("GET", "/map", service.map, answer=schemas.Map),
-        read("GET", "/stats", service.stats, answer=schemas.Stats),
+        read("GET", "/info", service.info, answer=schemas.Info),
         read("GET", "/metrics", service.scrape, answer=(METRICS_TYPE,)),
     ]
     if tokens.write is None:

@@ -38,7 +38,7 @@ class Metrics:
         worker.set(1)
         self.search_seconds = times("acqh_search_seconds", "Time in the index alone.")
         self.encode_seconds = times("acqh_encode_seconds", "To turn a query into a vector.")
-        self.items_seen = counter("acqh_items_seen", "Items that searches looked at.")
+        self.items_scanned = counter("acqh_items_scanned", "Items that searches looked at.")
         self.items = gauge(
             "acqh_items", "Items in the collection.", multiprocess_mode="livemostrecent"
         )
@@ -51,7 +51,7 @@ class Metrics:
         """Count a search."""
         self.search_seconds.observe(answer.milliseconds["search"] / 1000)
         self.encode_seconds.observe(answer.milliseconds["encode"] / 1000)
-        self.items_seen.inc(answer.n_seen)
+        self.items_scanned.inc(answer.n_scanned)
         self.items.set(answer.n_items)
 
     def page(self) -> bytes:

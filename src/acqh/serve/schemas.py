@@ -221,7 +221,7 @@ Problem = _answer("Problem", type=str, title=str, status=int, detail=str)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stats(types.CollectionStats):
+class Info(types.CollectionInfo):
     """Facts about the collection and the server."""
 
     name: str

@@ -150,7 +150,7 @@ class Service:
 
         return await self.live.run(work)
 
-    async def stats(self) -> bytes:
+    async def info(self) -> bytes:
         """Return facts about the collection and the server."""
         limits = {
             "max_body_bytes": self.limits.max_body_bytes,
@@ -164,7 +164,7 @@ class Service:
             if not self.settings.examples and self._examples[0] != collection.generation:
                 self._examples = collection.generation, examples_in(collection)
             return _json(
-                asdict(collection.stats())
+                asdict(collection.info())
                 | {
                     "name": collection.path.stem,
                     "modes": get_args(Mode),

@@ -9,7 +9,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats
 from acqh.collection import Collection, Item
-from acqh.collection.types import STANDS_OUT
+from acqh.collection.types import CONFIDENT
 
 # Points that a browser draws without effort.
 MOST_POINTS = 5_000
@@ -145,12 +145,12 @@ def examples_in(collection: Collection) -> list[str]:
 
     This takes a second or two; of a collection that has texts, or knows no words, it is nothing.
     """
-    stats = collection.stats()
-    if set(stats.coded_by) != {"image"} or "text" not in stats.encoders:
+    info = collection.info()
+    if set(info.encoded_from) != {"image"} or "text" not in info.encoders:
         return []
     matches = {}
     for thing in _THINGS:
         hits = collection.search(text=thing, k=_FEW, mode="meaning").hits
         matches[thing] = min((hit.match for hit in hits), default=0.0)
-    clear = [thing for thing in _THINGS if matches[thing] > STANDS_OUT]
+    clear = [thing for thing in _THINGS if matches[thing] > CONFIDENT]
     return sorted(clear, key=lambda thing: -matches[thing])[:_MOST]

@@ -153,12 +153,12 @@ def _coded(
     added: list[Drift],
 ) -> list[Item]:
     labels = [tuple(item.labels) for item in items]
-    codes, coded_by = opened.coder.encode(labels, described)
+    codes, encoded_from = opened.coder.encode(labels, described)
     added.append(opened.coder.fit_of(codes, labels, described))
     found = []
-    for item, code, by in zip(items, codes, coded_by, strict=True):
+    for item, code, by in zip(items, codes, encoded_from, strict=True):
         if by:  # the image has done its duty, and is large
-            found.append(replace(item, image=None, coded_by=by, code=code.tobytes()))
+            found.append(replace(item, image=None, encoded_from=by, code=code.tobytes()))
         elif strict:
             raise CollectionError(f"{item.origin}: {_UNKNOWN}; nothing was added")
         else:
@@ -197,7 +197,7 @@ def _label(
                 missing.append((item.name, str(error)))
     wanted = {id_: _with(old, given[id_], keep) for id_, (_, old) in read.items()}
     for id_, (_, old) in read.items():
-        is_text_alone = {"labels", "text"}.issuperset(old.coded_by.split("+"))
+        is_text_alone = {"labels", "text"}.issuperset(old.encoded_from.split("+"))
         if is_text_alone and old.text and not wanted[id_].text:
             missing.append((given[id_].name, "without its text it has neither image nor text"))
             del wanted[id_]
@@ -268,23 +268,23 @@ def _recoded(opened: Opened, changes: Sequence[tuple[int, Item, Item]]) -> list[
     said = [(old.text, old.labels) != (new.text, new.labels) for _, old, new in changes]
     before, after = [old for _, old, _ in changes], [new for _, _, new in changes]
     known = part(after)
-    codes, coded_by = coder.encode(*known)
+    codes, encoded_from = coder.encode(*known)
     own = np.array([list(old.code) for old in before], dtype=np.uint8)
     moved = coder.encode_change(own, part(before), known)
     found = []
     for row, (number, old, new) in enumerate(changes):
-        rest = [it for it in old.coded_by.split("+") if it not in ("labels", *texts)]
-        if not said[row] or not (coded_by[row] or rest):
-            code, by = old.code, old.coded_by
-        elif not coded_by[row]:
+        rest = [it for it in old.encoded_from.split("+") if it not in ("labels", *texts)]
+        if not said[row] or not (encoded_from[row] or rest):
+            code, by = old.code, old.encoded_from
+        elif not encoded_from[row]:
             code, by = _code_of_image(opened, new), "+".join(rest)
         elif rest:
-            parts = {*coded_by[row].split("+"), *rest}
+            parts = {*encoded_from[row].split("+"), *rest}
             order = ("labels", *coder.model.n_features_in_)
             code, by = moved[row].tobytes(), "+".join(it for it in order if it in parts)
         else:
-            code, by = codes[row].tobytes(), coded_by[row]
-        found.append((number, replace(new, code=code, coded_by=by)))
+            code, by = codes[row].tobytes(), encoded_from[row]
+        found.append((number, replace(new, code=code, encoded_from=by)))
     return found
 
 

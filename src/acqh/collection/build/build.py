@@ -31,7 +31,7 @@ from acqh.collection.disk.model import (
     Coder,
     Encoders,
     describe,
-    fit_general_model,
+    fit_builtin_model,
     unrelated_queries,
 )
 from acqh.collection.disk.opened import IndexCache, Opened
@@ -173,11 +173,11 @@ def _store(
         first, last = np.searchsorted(features.ids, [start, end])
         part = features.subset(slice(first, last)) if first < last else None
         described = features.ids[first:last] - start, part
-        codes, coded_by = coder.encode([item.labels for item in page], described)
+        codes, encoded_from = coder.encode([item.labels for item in page], described)
         with changing(store) as writer:
-            for item, code, by in zip(page, codes, coded_by, strict=True):
+            for item, code, by in zip(page, codes, encoded_from, strict=True):
                 if by:
-                    writer.insert(replace(item, coded_by=by, code=code.tobytes()))
+                    writer.insert(replace(item, encoded_from=by, code=code.tobytes()))
                     continue
                 if strict:
                     raise CollectionError(f"item {item.id!r}: {_NOT_ENCODED}")
@@ -355,9 +355,9 @@ def stage_items(
     views, encoders = {}, {}
     if has_images:
         views["image"], encoders["image"] = images, image_encoder
-    # The general model finds images by words even where no item has any.
-    is_general = fit_general_model({**encoders, "text": text_encoder})
-    if staged.has_texts or is_general:
+    # The built-in image-text model finds images by words even where no item has any.
+    is_builtin = fit_builtin_model({**encoders, "text": text_encoder})
+    if staged.has_texts or is_builtin:
         sample = [text for text in islice(staged.texts(), _FITTED_TEXTS) if text]
         encoders["text"] = text_encoder.fit(sample)
         views["text"] = texts = StagedView(folder / "text")
@@ -366,7 +366,7 @@ def stage_items(
             texts.append(*describe(text_encoder, "text", page))
             n_done += len(page)
             progress(n_done, len(staged), "describing texts")
-    return _gather(views, staged.labels, keep_empty=is_general), encoders
+    return _gather(views, staged.labels, keep_empty=is_builtin), encoders
 
 
 def _make_encoder(view: Literal["image", "text"], settings: BuildSettings, stored: Encoders) -> Any:

@@ -1,4 +1,4 @@
-"""What a collection learns: labels and content, from its own items and from the general model."""
+"""Train the model of a collection, on its own items and the built-in image-text model."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,12 +10,12 @@ from sklearn.preprocessing import Normalizer
 
 from acqh._core.arrays import Bools
 from acqh._core.runtime import Progress, say_nothing
-from acqh.collection.build.general import general_statistics
-from acqh.collection.disk.model import BARE, CAPTION, CHUNK_ROWS, Encoders, fit_general_model
+from acqh.collection.build.builtin import builtin_statistics
+from acqh.collection.disk.model import BARE, CAPTION, CHUNK_ROWS, Encoders, fit_builtin_model
 from acqh.collection.types import BuildSettings
 from acqh.data import MultiViewData
-from acqh.encoders import EfficientNetLite0, GeneralModel, general_model
-from acqh.encoders.general.model import GeneralMap
+from acqh.encoders import BuiltinModel, EfficientNetLite0, builtin_model
+from acqh.encoders.builtin.model import BuiltinMap
 from acqh.errors import AcqhError
 from acqh.features import SignedRoot
 from acqh.methods.acqh import ACQH, Target
@@ -37,7 +37,7 @@ _LABEL_WEIGHT = 0.42
 _TEXT_SHARE = 0.4
 # The same where no image has a text: words are to find them. On 2,000 photographs 0.75 found a
 # little more by words and by images than 0.5 or 1. Between both, in proportion to the images that
-# have one; and the less, the fewer pairs the general model counts as beside captions of one's own:
+# have one; and the less, the fewer pairs the built-in model counts as beside captions of one's own:
 # what it expects of captions of another kind, such as tags, is worth less.
 _UNCAPTIONED_TEXT_SHARE, _KINDRED_WORTH = 0.75, 40_000.0
 # Codebooks are for the items that are there, as they are; one tenth for those that come later with
@@ -48,9 +48,9 @@ _COMPLETE_SHARE = 0.9
 # With more, codebooks would not be learnt from all images; with more weight, these would be coded
 # less exactly.
 _ENOUGH_IMAGES, _STAND_IN_WEIGHT = 2_730, 0.05
-# Pairs of image and text that say for how many of them the general model counts.
+# Pairs of image and text that say for how many of them the built-in image-text model counts.
 _MAX_PAIRS = 2_000
-# The general model knows captions, so that a few words are asked for as one, where most images have
+# The built-in model knows captions, so that a few words are asked for as one, where most images have
 # none. Of 18 things that 1,000 photographs show and 25 that they do not, the mean `match` of the
 # best three tells 97 % apart (area under the curve), as bare words 94 %; either find as many.
 # Captions of one's own are found better by the words themselves.
@@ -88,43 +88,43 @@ def learn(
 ) -> tuple[ACQH, str, str]:
     """Learn to code the items of a collection, and queries of each view.
 
-    Where the encoders are those of the general model and some image has no text, learning begins
+    Where the encoders are those of the built-in model and some image has no text, learning begins
     with that model's sums.
 
     Raises InvalidInputError, LabelError, ViewError: targets that there are not.
     """
     names, views = features.label_names, list(features.views)
     captioned = _captioned(features.present)
-    is_general = fit_general_model(encoders) and captioned < 1
-    refined = _refined(features) if is_general else None
+    is_builtin = fit_builtin_model(encoders) and captioned < 1
+    refined = _refined(features) if is_builtin else None
     worth = 0.0 if refined is None else refined.sums.n - refined.n_own
     model = ACQH(
         settings.n_components,
         n_codebooks=settings.n_codebooks,
         similarity=_SIMILARITY,
         targets=settings.targets or _targets(views, bool(names), captioned, worth),
-        feature_maps=_feature_maps(encoders, views, is_general),
+        feature_maps=_feature_maps(encoders, views, is_builtin),
         complete_share=_COMPLETE_SHARE,
         random_state=settings.random_state,
     )
     chunks = _told(features, progress)
     if refined is not None and worth:
-        general = general_statistics(
+        builtin = builtin_statistics(
             worth,
             means=refined.means,
             label_names=names,
             n_stand_ins=max(0, _ENOUGH_IMAGES - int(features.present["image"].sum())),
             stand_in_weight=_STAND_IN_WEIGHT,
         )
-        own = collect(chunks, general)
-        model.fit_stats(replace(own, statistics=general.statistics + own.statistics))
+        own = collect(chunks, builtin)
+        model.fit_stats(replace(own, statistics=builtin.statistics + own.statistics))
     else:
         model.fit(chunks)
     # Nothing is learnt later, and sums and samples would take more room than the items.
     del model.stats_
-    asked_as = CAPTION if is_general and captioned < _MOST_CAPTIONED else BARE
+    asked_as = CAPTION if is_builtin and captioned < _MOST_CAPTIONED else BARE
     said = ", ".join(f"{name} {target.weight:.3g}" for name, target in model.targets_.items())
-    said += f", and the general model, which counts as {worth:,.0f} pairs" if worth else ""
+    said += f", and the built-in model, which counts as {worth:,.0f} pairs" if worth else ""
     return model, said, asked_as
 
 
@@ -178,16 +178,16 @@ def _told(features: MultiViewData, progress: Progress) -> Iterator[MultiViewData
     progress(0, None, "learning codebooks")
 
 
-def _feature_maps(encoders: Encoders, views: Sequence[str], is_general: bool) -> dict[str, Any]:
-    if is_general:
-        return {view: GeneralMap(view) for view in views}
+def _feature_maps(encoders: Encoders, views: Sequence[str], is_builtin: bool) -> dict[str, Any]:
+    if is_builtin:
+        return {view: BuiltinMap(view) for view in views}
     rooted = [v for v in views if isinstance(encoders.get(v), EfficientNetLite0)]
     return {view: make_pipeline(SignedRoot(), Normalizer()) for view in rooted}
 
 
-def _refined(features: MultiViewData) -> GeneralModel:
-    """Return the general model with pairs of these items, which say for how many it counts."""
+def _refined(features: MultiViewData) -> BuiltinModel:
+    """Return the built-in model refined by the captioned images of these items."""
     both = features.present["image"] & features.present["text"]
     rows = np.flatnonzero(both)[:_MAX_PAIRS]
     pairs = (np.asarray(features.views[view][rows]) for view in ("image", "text"))
-    return general_model().refine(*pairs)
+    return builtin_model().refine(*pairs)

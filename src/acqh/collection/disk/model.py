@@ -44,8 +44,8 @@ _MIN_WORDS = 40
 Encoders: TypeAlias = Mapping[str, Any]
 
 
-def fit_general_model(encoders: Encoders) -> bool:
-    """Whether encoders make the features that the general model was learnt from."""
+def fit_builtin_model(encoders: Encoders) -> bool:
+    """Whether encoders make the features that the built-in image-text model was learnt from."""
     image = encoders.get("image")
     is_usual = isinstance(image, EfficientNetLite0) and image.size == EfficientNetLite0().size
     return is_usual and isinstance(encoders.get("text"), MiniLM)
@@ -161,7 +161,7 @@ class Coder:
         """Code items by whatever the model knows of them: labels and views.
 
         `labels`: of all items; those that the model was not fitted with are passed over. Gives
-        `codes`, uint8 (n_items, n_codebooks), and `coded_by`: what each was coded by, empty where
+        `codes`, uint8 (n_items, n_codebooks), and `encoded_from`: what each was coded by, empty where
         it has nothing that the model knows.
         """
         codes = np.zeros((len(labels), self.model.n_codebooks), dtype=np.uint8)
@@ -210,7 +210,7 @@ class Coder:
         model = self.model
         names = set(model.label_names_) if "labels" in model.targets_ else set()
         sets = [set(given) & names for given in labels]
-        coded_by = [["labels"] if each else [] for each in sets]
+        encoded_from = [["labels"] if each else [] for each in sets]
         by_labels = {row for row, each in enumerate(sets) if each}
         rows, seen = self._known_views(*described)
         if seen is not None:
@@ -219,10 +219,10 @@ class Coder:
             rows_of[rows] = compute(seen.without_labels(), labels=known)
             for view in filter(seen.present.__contains__, model.n_features_in_):
                 for at in np.flatnonzero(seen.present[view]):
-                    coded_by[rows[at]].append(view)
+                    encoded_from[rows[at]].append(view)
         if alone := sorted(by_labels.difference(rows.tolist())):
             rows_of[alone] = compute(labels=[sets[row] for row in alone])
-        return ["+".join(each) for each in coded_by]
+        return ["+".join(each) for each in encoded_from]
 
     def _known_views(self, rows: Ints, features: "MultiViewData | None") -> Described:
         """Return the items that have views which the model knows, with these alone."""

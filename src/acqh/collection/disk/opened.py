@@ -44,7 +44,7 @@ from acqh.collection.store.items import (
     is_forgotten,
 )
 from acqh.collection.store.vocabulary import Vocabulary
-from acqh.encoders.general.model import GeneralMap
+from acqh.encoders.builtin.model import BuiltinMap
 from acqh.encoders.minilm import MiniLM, QueryTable
 from acqh.errors import AcqhError, CollectionError, CorruptBundleError, ReplacedError
 
@@ -339,16 +339,16 @@ class Opened:
         Raises CollectionError: texts were described otherwise.
         """
         maps, chain = self.coder.maps, self.coder.maps.feature_maps.get("text")
-        is_general = isinstance(chain, GeneralMap)
+        is_builtin = isinstance(chain, BuiltinMap)
         if not isinstance(self.facts.encoders.get("text"), MiniLM) or not (
-            "text" not in maps.units and (chain is None or is_general)
+            "text" not in maps.units and (chain is None or is_builtin)
         ):
             raise CollectionError(
                 "the table of pieces stands in for MiniLM alone, by which the texts of this "
                 "collection were not described; search it with its own encoder"
             )
         own = maps.projections["text"], maps.intercepts["text"], maps.codebooks
-        return QueryTable.of(*own, is_general=is_general)
+        return QueryTable.of(*own, is_builtin=is_builtin)
 
 
 def open_current(path: Path, timeout: float, by_table: bool = False) -> Opened:

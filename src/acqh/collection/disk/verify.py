@@ -142,7 +142,7 @@ def _check_items(connection: sqlite3.Connection, shape: tuple[int, ...] | None) 
     if levels and shape is not None and opened.Levels.read(levels, shape[2]) is None:
         yield "what is stored of when hits stand out is damaged"
     rows = connection.execute(
-        "SELECT number, id, text, labels, columns, coded_by, code, checksum FROM items"
+        "SELECT number, id, text, labels, columns, encoded_from, code, checksum FROM items"
     )
     for number, *fields, stored in rows:
         where = f"item number {number}"

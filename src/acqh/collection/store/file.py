@@ -24,7 +24,7 @@ _NO_CHANGE = 1 << 62
 # Numbers given as one parameter: SQLite takes only this many of them in a statement.
 LISTED = "(SELECT value FROM json_each(?))"
 # Counts up when tables change.
-LAYOUT = 5
+LAYOUT = 6
 # Captions, what an item is called, its labels, and the signs in all else that it has. Nothing but
 # the index is stored: the texts are those of the items. Words are letters, with their marks, and
 # numbers; symbols and what is for private use are words too, but not the two of ASCII.
@@ -51,11 +51,11 @@ CREATE TABLE items (
     text TEXT NOT NULL,
     labels TEXT NOT NULL,
     columns TEXT NOT NULL,
-    coded_by TEXT NOT NULL,
+    encoded_from TEXT NOT NULL,
     code BLOB NOT NULL,
     checksum INTEGER NOT NULL
 );
-CREATE INDEX items_coded_by ON items (coded_by);
+CREATE INDEX items_encoded_from ON items (encoded_from);
 CREATE TABLE thumbnails (
     number INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE,
     thumbnail BLOB NOT NULL,

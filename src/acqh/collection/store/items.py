@@ -29,12 +29,12 @@ from acqh.collection.types import Item
 from acqh.errors import DuplicateIdError, MissingItemError
 from acqh.quantize import Drift
 
-# Of id, text, labels, columns, coded_by and code.
+# Of id, text, labels, columns, encoded_from and code.
 FIELD_KINDS = [str] * 5 + [bytes]
 # A label is a value of this name; no column is called so.
 LABEL = "label"
 _READ = (
-    "SELECT i.number, id, text, labels, columns, t.number IS NOT NULL, coded_by, code, folder "
+    "SELECT i.number, id, text, labels, columns, t.number IS NOT NULL, encoded_from, code, folder "
     "FROM items i LEFT JOIN thumbnails t ON t.number = i.number "
     "LEFT JOIN tracked_files f ON f.number = i.number"
 )
@@ -53,7 +53,7 @@ class Counts:
 
     change: int
     labels: dict[str, int]  # in alphabetical order
-    coded_by: dict[str, int]
+    encoded_from: dict[str, int]
     n_labelled: int
     n_thumbnails: int
 
@@ -106,9 +106,9 @@ def read_pages(connection: sqlite3.Connection, size: int) -> Iterator[list[Item]
 
 def _fields(row: Sequence[Any]) -> dict[str, Any]:
     """Return the fields of an item; a dataclass takes its time where many are looked at."""
-    number, identifier, text, labels, columns, has_thumbnail, coded_by, code, folder = row
+    number, identifier, text, labels, columns, has_thumbnail, encoded_from, code, folder = row
     names, values = parsed(labels, columns)
-    if [*map(type, (identifier, text, labels, columns, coded_by, code))] != FIELD_KINDS:
+    if [*map(type, (identifier, text, labels, columns, encoded_from, code))] != FIELD_KINDS:
         raise sqlite3.DatabaseError(f"the fields of item number {number} are of other kinds")
     return {
         "text": text,
@@ -117,7 +117,7 @@ def _fields(row: Sequence[Any]) -> dict[str, Any]:
         "columns": values,
         "folder": folder or "",
         "has_thumbnail": bool(has_thumbnail),
-        "coded_by": coded_by,
+        "encoded_from": encoded_from,
         "code": code,
     }
 
@@ -166,13 +166,15 @@ def count_all(connection: sqlite3.Connection) -> Counts:
     """Return how many items there are of what."""
     ask = connection.execute
     labels = ask("SELECT value, count(*) FROM item_values WHERE name = ? GROUP BY value", (LABEL,))
-    coded_by = ask("SELECT coded_by, count(*) FROM items GROUP BY coded_by")
+    encoded_from = ask("SELECT encoded_from, count(*) FROM items GROUP BY encoded_from")
     ((n_labelled, n_thumbnails),) = ask(
         "SELECT (SELECT count(DISTINCT number) FROM item_values WHERE name = ?), "
         "(SELECT count(*) FROM thumbnails)",
         (LABEL,),
     )
-    return Counts(read_change(connection), dict(labels), dict(coded_by), n_labelled, n_thumbnails)
+    return Counts(
+        read_change(connection), dict(labels), dict(encoded_from), n_labelled, n_thumbnails
+    )
 
 
 def column_kinds(connection: sqlite3.Connection) -> dict[str, set[str]]:
@@ -283,7 +285,7 @@ class Writer:
         self.change += 1
         labels = json.dumps(item.labels, ensure_ascii=False)
         columns = json.dumps(item.columns, ensure_ascii=False)
-        fields = (item.id, item.text, labels, columns, item.coded_by, item.code)
+        fields = (item.id, item.text, labels, columns, item.encoded_from, item.code)
         self.connection.execute(
             "INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (self.change, *fields, checksum(*fields)),
@@ -310,7 +312,7 @@ class Writer:
 
     def set_columns(self, identifier: str, values: Mapping[str, Any]) -> None:
         """Set some columns of an item; the others stay."""
-        wanted = "number, text, labels, columns, coded_by, code"
+        wanted = "number, text, labels, columns, encoded_from, code"
         number, text, labels, old, *coded = self._fields(identifier, wanted, "changed")
         names, before = parsed(labels, old)
         after = before | dict(values)

@@ -39,7 +39,7 @@ async function answering(work) {
 }
 
 /** Facts about the collection. */
-export function stats() {
+export function info() {
   return answering(({ facts }) => ({
     n_items: facts.codes.n_items,
     name: facts.name,

@@ -113,10 +113,10 @@ export class Engine {
   }
 
   /** An answer with the fields of the server's. */
-  #answer(hits, n_candidates, n_seen, milliseconds, explanation) {
+  #answer(hits, n_candidates, n_scanned, milliseconds, explanation) {
     const { n_items, n_codebooks: bytes_per_item } = this.facts.codes;
-    const stands_out = hits.filter(({ match }) => match > 0.5).length;
-    return { hits, stands_out, n_items, n_candidates, n_seen, bytes_per_item, milliseconds, explanation };
+    const n_confident = hits.filter(({ match }) => match > 0.5).length;
+    return { hits, n_confident, n_items, n_candidates, n_scanned, bytes_per_item, milliseconds, explanation };
   }
 
   // --- steps -------------------------------------------------------------------------------------

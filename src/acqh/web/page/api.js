@@ -65,8 +65,8 @@ function sentence(text) {
 }
 
 /** Facts about the collection and the service. */
-export async function stats() {
-  return (await request(at("stats"))).json();
+export async function info() {
+  return (await request(at("info"))).json();
 }
 
 /** All labels with their counts, the most frequent first. */

@@ -24,7 +24,7 @@ const NEAR_END = 600; // pixels before the end of the page at which more is load
 const page = Object.fromEntries([...document.querySelectorAll("[id]")].map((each) => [each.id, each]));
 
 let query = nothing();
-let facts = null; // of the collection, from /stats
+let facts = null; // of the collection, from /info
 let labels = [];
 let answer = null;
 let hits = []; // as they are shown
@@ -106,7 +106,7 @@ async function learnStart(signal) {
 
 /** Learn what the collection is. */
 async function learn() {
-  [facts, labels] = await Promise.all([api.stats(), api.labels()]);
+  [facts, labels] = await Promise.all([api.info(), api.labels()]);
   start = null;
   drawFacts();
   drawQuery();
@@ -117,7 +117,7 @@ async function look() {
   if (document.hidden || !facts) return;
   let now;
   try {
-    now = await api.stats();
+    now = await api.info();
   } catch {
     return; // the next search will say what is wrong
   }

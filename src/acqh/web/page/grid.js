@@ -2,7 +2,7 @@
 
 import { breakable, make } from "./dom.js";
 import { showPicture, thumbnailOf } from "./api.js";
-import { captionOf, matchOf, nameOf, percent, standsOut, texts } from "./words.js";
+import { captionOf, matchOf, nameOf, percent, isConfident, texts } from "./words.js";
 
 // Smaller pictures than this are drawings and shown whole; larger ones fill their card.
 const SMALL = 96;
@@ -51,7 +51,7 @@ function update(element, hit, index, address) {
   link.dataset.position = index;
   const caption = captionOf(hit) || nameOf(hit, hit.id);
   link.title = [hit.text, hit.file, hit.labels.join(", ")].filter(Boolean).join("\n");
-  link.classList.toggle("faint", !standsOut(hit));
+  link.classList.toggle("faint", !isConfident(hit));
   link.querySelector(".meter i").style.width = percent(hit.match).replace(" ", "");
   link.querySelector(".match").textContent = matchOf(hit);
   link.querySelector(".why").textContent = whyOf(hit);

@@ -2,7 +2,7 @@
 
 import { draw, make, signed } from "./dom.js";
 import { showPicture, thumbnailOf } from "./api.js";
-import { captionOf, matchOf, percent, standsOut, texts } from "./words.js";
+import { captionOf, matchOf, percent, isConfident, texts } from "./words.js";
 
 /**
  * Fill the panel for one hit of an answer.
@@ -51,7 +51,7 @@ function isSame({ why }) {
 function reasonOf(hit, { words, content }) {
   if (isSame(hit)) return texts.same;
   if (words >= 1) return texts.allWords;
-  const near = content > 0.5 ? texts.nearer : standsOut(hit) ? texts.nearBoth : texts.nearest;
+  const near = content > 0.5 ? texts.nearer : isConfident(hit) ? texts.nearBoth : texts.nearest;
   const said = content === null ? texts.someWords : (words ? texts.someWordsAnd : "") + near;
   return said[0].toUpperCase() + said.slice(1);
 }
@@ -81,10 +81,10 @@ function step(title, text, ...content) {
   return make("section", { className: "step" }, make("h3", {}, title), make("p", {}, text), ...content);
 }
 
-function figures({ n_seen, n_candidates, milliseconds: times, hits, bytes_per_item }) {
+function figures({ n_scanned, n_candidates, milliseconds: times, hits, bytes_per_item }) {
   const bytes = hits.length ? hits[0].code.length : Math.round(bytes_per_item);
   // A search may score a code twice, once to find a first bound; it was looked at all the same.
-  const looked = Math.min(n_seen, n_candidates);
+  const looked = Math.min(n_scanned, n_candidates);
   const entries = texts.figuresOf(looked, n_candidates, times, bytes, bytes_per_item);
   const list = make("dl", { className: "figures" });
   for (const [figure, meaning] of entries) {

@@ -30,7 +30,7 @@ export const texts = {
   whyOf: (why) => `by ${why.join(", ")}`,
   rebuilt: "The collection was built again.",
   factsOf: ({ code_bytes, n_items, size_on_disk, drift }) =>
-    `${several(n_items, "item")}, ${several(code_bytes, "byte")} of code each, ${size(size_on_disk)} on disk${drift?.is_due ? "; learning again is due" : ""}`,
+    `${several(n_items, "item")}, ${several(code_bytes, "byte")} of code each, ${size(size_on_disk)} on disk${drift?.retraining_recommended ? "; retraining is recommended" : ""}`,
 
   mapWaits: (n) => `Arranging ${several(n, "item")}, those that are alike near each other …`,
   mapFails: "The map could not be drawn.",
@@ -99,7 +99,7 @@ export function captionOf(item) {
 }
 
 /** Whether a hit stands out of what queries about something absent get. */
-export function standsOut({ match }) {
+export function isConfident({ match }) {
   return match > 0.5;
 }
 
@@ -115,7 +115,7 @@ export function percent(share) {
 
 /** What the hits are worth, where that must be said. */
 export function verdictOf(hits) {
-  const n = hits.filter(standsOut).length;
+  const n = hits.filter(isConfident).length;
   if (!n) return "Nothing stands out; the nearest are:";
   if (n === hits.length) return "";
   return `${n === 1 ? "One hit stands" : `${n} hits stand`} out; the faded ones are merely the nearest.`;

@@ -1,12 +1,12 @@
-"""The general model's sums: what ACQH makes of them, and how a collection's own items join them."""
+"""The built-in model's sums: what ACQH makes of them, and how a collection's own items join them."""
 
 import numpy as np
 import pytest
 
 from acqh import ACQH
-from acqh.collection.build.general import general_statistics
+from acqh.collection.build.builtin import builtin_statistics
 from acqh.data import MultiViewData
-from acqh.encoders import general_model
+from acqh.encoders import builtin_model
 from acqh.methods import load_method
 
 SMALL = {"n_codebooks": 2, "codebook_size": 16, "targets": {"text": 1.0}, "random_state": 0}
@@ -14,21 +14,21 @@ SMALL = {"n_codebooks": 2, "codebook_size": 16, "targets": {"text": 1.0}, "rando
 
 @pytest.fixture(scope="module")
 def model():
-    return ACQH(16, **SMALL).fit_stats(general_statistics(sample_size=512))
+    return ACQH(16, **SMALL).fit_stats(builtin_statistics(sample_size=512))
 
 
 def pairs(n, seed=0):
-    """Images of no kind in particular, and texts as the general model would predict them."""
-    general = general_model()
+    """Images of no kind in particular, and texts as the built-in model would predict them."""
+    builtin = builtin_model()
     rng = np.random.default_rng(seed)
-    spread = np.sqrt(np.diag(general.sums.images))
+    spread = np.sqrt(np.diag(builtin.sums.images))
     mapped = rng.normal(size=(n, len(spread))) * spread
-    roots = general.arrays["image_mean"] + mapped @ general.arrays["image_axes"].T.astype(float)
+    roots = builtin.arrays["image_mean"] + mapped @ builtin.arrays["image_axes"].T.astype(float)
     images = np.square(np.maximum(roots, 0)).astype(np.float32)
-    weights, intercept = general.sums.regression(general.ridge)
-    predicted = general.map_features(images, view="image") @ weights + intercept
-    axes = general.arrays["text_axes"].astype(np.float64)
-    return images, (predicted @ np.linalg.pinv(axes) + general.arrays["text_mean"]).astype("f4")
+    weights, intercept = builtin.sums.regression(builtin.ridge)
+    predicted = builtin.map_features(images, view="image") @ weights + intercept
+    axes = builtin.arrays["text_axes"].astype(np.float64)
+    return images, (predicted @ np.linalg.pinv(axes) + builtin.arrays["text_mean"]).astype("f4")
 
 
 def mean_rank(queries, items):
@@ -37,11 +37,11 @@ def mean_rank(queries, items):
 
 
 def test_sums_are_those_that_the_general_model_has():
-    general, found = general_model(), general_statistics(worth=500)
+    builtin, found = builtin_model(), builtin_statistics(worth=500)
     moments = found.statistics.moments("image", "text")
     assert found.statistics.n_items == 500
-    np.testing.assert_allclose(moments.product("image", "text") / 500, general.sums.cross)
-    np.testing.assert_allclose(np.diag(moments.gram("image")) / 500, np.diag(general.sums.images))
+    np.testing.assert_allclose(moments.product("image", "text") / 500, builtin.sums.cross)
+    np.testing.assert_allclose(np.diag(moments.gram("image")) / 500, np.diag(builtin.sums.images))
 
 
 def test_words_find_images_without_a_caption(model):
@@ -58,7 +58,7 @@ def test_images_and_pairs_of_ones_own_join_the_sums(model, tmp_path):
     present = {"image": np.ones(60, dtype=bool), "text": captioned}
     mine.partial_fit(MultiViewData({"image": images, "text": texts}, present=present))
     assert mine.stats_.n_items == model.stats_.n_items + 60
-    assert mine.stats_.moments("image", "text").n_items == general_model().sums.n + 20
+    assert mine.stats_.moments("image", "text").n_items == builtin_model().sums.n + 20
     queries, items = mine.project(texts, view="text"), mine.encode({"image": images})
     assert mean_rank(queries, mine.decode(items)) < 15  # chance is 30
     np.testing.assert_array_equal(
@@ -67,6 +67,6 @@ def test_images_and_pairs_of_ones_own_join_the_sums(model, tmp_path):
 
 
 def test_rows_that_stand_in_for_photographs_count_as_told():
-    found = general_statistics(n_stand_ins=20, stand_in_weight=0.25).statistics
+    found = builtin_statistics(n_stand_ins=20, stand_in_weight=0.25).statistics
     np.testing.assert_array_equal(found.sample.counts, np.full(20, 0.25))
-    assert found.n_items == general_model().sums.n
+    assert found.n_items == builtin_model().sums.n

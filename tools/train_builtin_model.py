@@ -1,8 +1,8 @@
-"""Learn the general model (src/acqh/encoders/general/general.npz) from what a training left.
+"""Train the built-in image-text model (encoders/builtin/builtin.npz) from what a training left.
 
     python tools/learn_image_network.py pack ...   # photographs and captions, on any machine
     python tools/learn_image_network.py train ...  # the image network, on a GPU
-    python tools/learn_general_model.py FOLDER     # this
+    python tools/train_builtin_model.py FOLDER     # this
 
 FOLDER has ``network.npz`` (weights, the head, and the space of captions it was trained towards)
 and ``features.npz`` (features of the training photographs, on the axes that matter). The map from
@@ -78,7 +78,7 @@ def main() -> None:
         packed[name] = arrays[name].astype(np.float32)
     packed["version"] = np.array(VERSION)
     packed["facts"] = np.array([RIDGE, len(rows)])
-    path = arguments.out / "general" / "general.npz"
+    path = arguments.out / "builtin" / "builtin.npz"
     np.savez_compressed(path, **packed)
     print(json.dumps({"pairs": len(rows), "bytes": path.stat().st_size}))
 

@@ -1,10 +1,10 @@
-"""How well the general model finds images that nobody has captioned, by words.
+"""How well the built-in image-text model finds images that nobody has captioned, by words.
 
 Prints JSON lines. Captions as queries, the right image among the first ten of 1,000 test rows of
 ``../shared/coco`` (never learnt from), real-valued and in 16 and 8 bytes; the same by plain
 Euclidean nearest neighbours of the same space without codes, and by chance. Then the same in the
 other direction. Then how pairs of one's own refine it, on photographs with tags
-(``../shared/photos``): the general model, tags alone, and both, by Jaccard index of labels over
+(``../shared/photos``): the built-in image-text model, tags alone, and both, by Jaccard index of labels over
 the first ten for tags of held-out photographs as queries.
 
 ``--folder`` measures the first alone, on other captioned photographs: a folder with a
@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 import acqh
-from acqh.collection.build.general import general_statistics
-from acqh.encoders import EfficientNetLite0, MiniLM, general_model
-from acqh.encoders.general.model import PairSums
+from acqh.collection.build.builtin import builtin_statistics
+from acqh.encoders import EfficientNetLite0, MiniLM, builtin_model
+from acqh.encoders.builtin.model import PairSums
 from acqh.quantize import decode, search_codes
 from benchmarks._measure import COCO, PHOTOS, emit
 
@@ -48,7 +48,7 @@ def captioned(folder, start):
     """Measure how 1,000 photographs are found by their captions, and captions by photographs."""
     rows, images, texts = read(folder, start, start + 1_000)
     name = folder.name
-    model = general_model()
+    model = builtin_model()
     queries = model.project(texts, view="text")
     items = model.item_vectors(images)
     emit({"data": name, "how": "chance", "recall_at_10": 10 / len(rows)})
@@ -66,7 +66,7 @@ def learn(name, images, texts, size):
     """Measure ACQH on the general sums alone, and with the images, uncaptioned, among them."""
     targets = {"text": acqh.Target(rank=384)}
     model = acqh.ACQH(64, n_codebooks=size, targets=targets, random_state=0)
-    model.fit_stats(general_statistics())
+    model.fit_stats(builtin_statistics())
     here, none = np.ones(len(images), dtype=bool), np.zeros(len(images), dtype=bool)
     own = acqh.MultiViewData(
         {"image": images, "text": np.zeros_like(texts)}, present={"image": here, "text": none}
@@ -93,7 +93,7 @@ def jaccard(scores, query_labels, labels):
 def photos(n=1_300):
     rows, images, texts = read(PHOTOS, 0, n)
     labels = [set(row["labels"].split("|")) for row in rows]
-    general = general_model()
+    general = builtin_model()
     captioned = {"none": general}
     for count in (100, 600):
         pairs = images[:count], texts[:count]

@@ -1,4 +1,4 @@
-"""The general model: small, checked, better than chance, open to pairs of one's own."""
+"""The built-in image-text model: small, checked, better than chance, open to pairs of one's own."""
 
 from importlib.resources import files
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import acqh
-from acqh.encoders import EfficientNetLite0, GeneralModel, MiniLM, general_model
-from acqh.encoders.general.model import PairSums
+from acqh.encoders import BuiltinModel, EfficientNetLite0, MiniLM, builtin_model
+from acqh.encoders.builtin.model import PairSums
 from acqh.errors import InvalidInputError
 from acqh.quantize import decode, search_codes
 
@@ -18,7 +18,7 @@ def recall(model, images, texts, k=10):
 
 
 def own_world(n, seed=0):
-    """Pairs of a kind the general model knows nothing of: texts are a random map of images."""
+    """Pairs of a kind the built-in model knows nothing of: texts are a random map of images."""
     rng = np.random.default_rng(7)
     hidden = np.random.default_rng(seed).normal(size=(n, 20))
     images = np.exp(0.3 * hidden @ rng.normal(size=(20, 1280)))
@@ -26,8 +26,8 @@ def own_world(n, seed=0):
 
 
 def test_the_package_carries_no_more_than_four_megabytes():
-    assert len((files("acqh.encoders.general") / "general.npz").read_bytes()) <= 4_000_000
-    model = general_model()
+    assert len((files("acqh.encoders.builtin") / "builtin.npz").read_bytes()) <= 4_000_000
+    model = builtin_model()
     assert model.sums.n > 30_000
     for size in (8, 16):
         assert model.codebooks(size).shape == (size, 256, model.n_components)
@@ -58,7 +58,7 @@ def test_moved_sums_keep_their_slopes_and_go_through_the_new_means():
 
 def test_what_all_own_texts_have_in_common_is_learnt_from_them_alone():
     images, texts = own_world(60)
-    model = general_model()
+    model = builtin_model()
     style = 5 * np.abs(texts).mean() * np.sign(np.random.default_rng(1).normal(size=384))
     refined = model.refine(images, (texts + style).astype(np.float32))
     weights, intercept = refined.sums.regression(refined.ridge)
@@ -74,7 +74,7 @@ def test_words_find_drawings_that_nobody_captioned():
     rows = np.random.default_rng(0).choice(len(items["name"]), 120, replace=False)
     images = EfficientNetLite0().transform([items["image"][row] for row in rows])
     texts = MiniLM().transform([items["text"][row] for row in rows])
-    model = general_model()
+    model = builtin_model()
     assert recall(model, images, texts) > 0.25  # chance is 0.08
     stored = model.item_vectors(images)
     for size, close in ((8, 0.6), (16, 0.7)):
@@ -85,11 +85,11 @@ def test_words_find_drawings_that_nobody_captioned():
 
 
 def test_pairs_of_ones_own_refine_it_and_never_do_worse_than_alone():
-    model = general_model()
+    model = builtin_model()
     images, texts = own_world(300)
     new = own_world(200, seed=1)
     refined = model.refine(images, texts)
-    alone = GeneralModel(
+    alone = BuiltinModel(
         model.arrays,
         PairSums.of(
             model.map_features(images, view="image"), model.map_features(texts, view="text")
@@ -102,11 +102,11 @@ def test_pairs_of_ones_own_refine_it_and_never_do_worse_than_alone():
 
 
 def test_a_handful_of_pairs_changes_nothing():
-    assert general_model().refine(*own_world(3)) is general_model()
+    assert builtin_model().refine(*own_world(3)) is builtin_model()
 
 
 def test_no_rows_give_no_vectors():
-    model = general_model()
+    model = builtin_model()
     assert model.item_vectors(np.empty((0, 1280))).shape == (0, model.n_components)
     assert model.project(np.empty((0, 384)), view="text").shape == (0, model.n_components)
 
@@ -123,11 +123,11 @@ def test_no_rows_give_no_vectors():
 )
 def test_what_does_not_fit_is_refused(use, message):
     with pytest.raises(InvalidInputError, match=message):
-        use(general_model())
+        use(builtin_model())
 
 
 def test_a_few_pairs_of_the_general_kind_do_not_make_it_forget():
-    model = general_model()
+    model = builtin_model()
     rng = np.random.default_rng(0)
     roots = rng.normal(size=(60, len(model.sums.image))) * np.sqrt(np.diag(model.sums.images))
     images = np.square(

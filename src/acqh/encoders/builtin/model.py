@@ -1,8 +1,8 @@
-"""The general model: images and texts in one space, learnt on captioned photographs of others.
+"""The built-in image-text model: images and texts in one space, learnt on captioned photographs of others.
 
 It is a ridge regression from images to the vectors of their captions, kept as its sums, so that
 pairs of one's own can be added; and a rotation of the captions' space, cut off at the components
-that queries use, with codebooks for the directions in it. `tools/learn_general_model.py` makes it.
+that queries use, with codebooks for the directions in it. `tools/train_builtin_model.py` makes it.
 """
 
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ from acqh._core.arrays import Array, Floats, unit_rows
 from acqh.encoders.network import PlainEstimator
 from acqh.errors import InvalidInputError
 
-_FILE = "general.npz"
+_FILE = "builtin.npz"
 _FOLDS = 5
-# For how many pairs of one's own the general model may count.
+# For how many pairs of one's own the built-in image-text model may count.
 _WORTHS = (0.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0, 10_000.0, 40_000.0)
 
 
@@ -74,26 +74,26 @@ class PairSums:
 
 
 @dataclass(frozen=True, eq=False)
-class GeneralModel:
-    """Images and texts in one space of a few dozen components; see `general_model`.
+class BuiltinModel:
+    """Images and texts in one space of a few dozen components; see `builtin_model`.
 
     Attributes
     ----------
     arrays : mapping of str to ndarray
         What the package carries.
     sums : PairSums
-        Of the general pairs, and of one's own where some were added.
+        Of the built-in pairs, and of one's own where some were added.
     ridge : float
     n_own : int
         How many pairs of one's own were added.
     means : ((n_image,), (n_text,)) or None
-        Where the general pairs were moved before that; None: nowhere.
+        Where the built-in pairs were moved before that; None: nowhere.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from acqh.encoders import general_model
-    >>> model = general_model()
+    >>> from acqh.encoders import builtin_model
+    >>> model = builtin_model()
     >>> texts = np.ones((2, 384), dtype=np.float32)
     >>> model.project(texts, view="text").shape == (2, model.n_components)
     True
@@ -112,7 +112,7 @@ class GeneralModel:
 
     @property
     def text_variance(self) -> Floats:
-        """Second moments of the mapped texts of the general pairs, (n_text,)."""
+        """Second moments of the mapped texts of the built-in pairs, (n_text,)."""
         return np.asarray(self.arrays["text_variance"], dtype=np.float64)
 
     @property
@@ -169,14 +169,14 @@ class GeneralModel:
         if name not in self.arrays:
             sizes = sorted(int(each[10:]) for each in self.arrays if each.startswith("codebooks_"))
             raise InvalidInputError(
-                f"the general model has codebooks for {sizes} bytes per item, not {bytes_per_item}"
+                f"the built-in image-text model has codebooks for {sizes} bytes per item, not {bytes_per_item}"
             )
         return self._array(name)
 
-    def refine(self, images: Floats, texts: Floats) -> "GeneralModel":
+    def refine(self, images: Floats, texts: Floats) -> "BuiltinModel":
         """Return the model with pairs of one's own added.
 
-        For how many of them the general pairs count is chosen by cross-validation on one's own,
+        For how many of them the built-in pairs count is chosen by cross-validation on one's own,
         from not at all to all: captions of another kind are not drowned. What was learnt from
         many counts as much as it may without being worse than the best choice by more than one
         standard error, so that a few pairs do not spoil it by chance.
@@ -190,7 +190,7 @@ class GeneralModel:
 
         Returns
         -------
-        GeneralModel
+        BuiltinModel
         """
         X, Y = self.map_features(images, view="image"), self.map_features(texts, view="text")
         if len(X) != len(Y):
@@ -214,7 +214,7 @@ class GeneralModel:
         return replace(self, sums=sums, n_own=len(X), means=means)
 
     def means_of(self, X: Floats, Y: Floats) -> tuple[Floats, Floats]:
-        """Return where general pairs would lie if they were of the kind of one's own.
+        """Return where built-in pairs would lie if they were of the kind of one's own.
 
         Tags differ from sentences, and one album from another, all in the same way: by the mean of
         what is left of the texts when they are predicted. As few pairs as there are may also
@@ -261,7 +261,7 @@ class GeneralModel:
         return np.asarray(rows @ self._array(f"{view}_axes"))
 
     def _with(self, own: PairSums, worth: float, means: tuple[Floats, Floats]) -> PairSums:
-        """Add own pairs to general ones, moved to where they would lie."""
+        """Add own pairs to built-in ones, moved to where they would lie."""
         return replace(self.sums, n=worth).moved(*means).plus(own) if worth else own
 
     @cached_property
@@ -296,8 +296,8 @@ def _agreement(texts: Floats, images: Floats) -> Floats:
     return np.asarray(1 / (1 + ranks))
 
 
-class GeneralMap(PlainEstimator):
-    """The map of images or texts that the general model's sums are of; learns nothing.
+class BuiltinMap(PlainEstimator):
+    """The map of images or texts that the built-in model's sums are of; learns nothing.
 
     Parameters
     ----------
@@ -305,8 +305,8 @@ class GeneralMap(PlainEstimator):
 
     Examples
     --------
-    >>> from acqh.encoders.general.model import GeneralMap
-    >>> GeneralMap("text").fit_transform(np.ones((2, 384), dtype=np.float32)).shape
+    >>> from acqh.encoders.builtin.model import BuiltinMap
+    >>> BuiltinMap("text").fit_transform(np.ones((2, 384), dtype=np.float32)).shape
     (2, 384)
     """
 
@@ -342,48 +342,48 @@ class GeneralMap(PlainEstimator):
         -------
         (n_items, n_image) or (n_items, n_text) float32
         """
-        return general_model().map_features(X, view=self.view)
+        return builtin_model().map_features(X, view=self.view)
 
     @property
     def version_(self) -> int:
-        """Which general model this is of."""
-        return general_model().version
+        """Which built-in image-text model this is of."""
+        return builtin_model().version
 
     @version_.setter
     def version_(self, version: int) -> None:
         if version != self.version_:
             raise InvalidInputError(
-                f"this was made with version {version} of the general model, and version "
+                f"this was made with version {version} of the built-in image-text model, and version "
                 f"{self.version_} is installed; build it again"
             )
 
 
 @cache
-def general_model() -> GeneralModel:
+def builtin_model() -> BuiltinModel:
     """Return the model for images without captions.
 
-    Learnt on captioned photographs; the page "The general model" of the documentation says
+    Learnt on captioned photographs; the page "The built-in image-text model" of the documentation says
     which, and what its limits are. Features are those of `EfficientNetLite0` with its defaults
     and of `MiniLM`.
 
     Returns
     -------
-    GeneralModel
+    BuiltinModel
 
     Examples
     --------
     >>> import numpy as np
-    >>> from acqh.encoders import general_model
-    >>> model = general_model()
+    >>> from acqh.encoders import builtin_model
+    >>> model = builtin_model()
     >>> images = np.random.default_rng(0).random((3, 1280), dtype=np.float32)
     >>> model.item_vectors(images).shape == (3, model.n_components)
     True
     """
-    packed = BytesIO((files("acqh.encoders.general") / _FILE).read_bytes())
+    packed = BytesIO((files("acqh.encoders.builtin") / _FILE).read_bytes())
     with np.load(packed, allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files}
     ridge, n_pairs = arrays["facts"].tolist()
     images = np.diag(arrays["image_variance"].astype(np.float64))
     cross = arrays["cross"].astype(np.float64)
     zero, mean = np.zeros(len(images)), arrays["text_average"].astype(np.float64)
-    return GeneralModel(arrays, PairSums(n_pairs, zero, mean, images, cross), ridge)
+    return BuiltinModel(arrays, PairSums(n_pairs, zero, mean, images, cross), ridge)

@@ -1,4 +1,4 @@
-"""The general model as sums that `ACQH` learns from, and to which a collection's own are added."""
+"""The built-in image-text model as sums that `ACQH` learns from, and to which a collection's own are added."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Floats
-from acqh.encoders import GeneralModel, general_model
-from acqh.encoders.general.model import GeneralMap
+from acqh.encoders import BuiltinModel, builtin_model
+from acqh.encoders.builtin.model import BuiltinMap
 from acqh.methods.collect import MappedStatistics
 from acqh.stats import Keep, Statistics
 from acqh.stats.moments import Moments
 from acqh.stats.sample import RowSample
 
 
-def general_statistics(
+def builtin_statistics(
     worth: float | None = None,
     *,
     means: tuple[Floats, Floats] | None = None,
@@ -23,9 +23,9 @@ def general_statistics(
     n_stand_ins: int = 4_096,
     stand_in_weight: float = 1.0,
 ) -> MappedStatistics:
-    """Return the sums of the general model's pairs of images and texts.
+    """Return the sums of the built-in model's pairs of images and texts.
 
-    ``ACQH(64, n_codebooks=8, targets={"text": 1.0}).fit_stats(general_statistics())`` is a model
+    ``ACQH(64, n_codebooks=8, targets={"text": 1.0}).fit_stats(builtin_statistics())`` is a model
     for images that nobody has captioned; ``partial_fit`` adds a collection's own items to it.
 
     Parameters
@@ -33,11 +33,11 @@ def general_statistics(
     worth : float, optional
         For how many pairs they count beside others; as many as they were learnt from by default.
     means : pair of (n_image,) and (n_text,), optional
-        Where the general pairs are moved to, `GeneralModel.means` of a refined model, so that what
+        Where the built-in pairs are moved to, `BuiltinModel.means` of a refined model, so that what
         all texts of one's own have in common is not taken for something that tells them from
         others.
     label_names : sequence of str, optional
-        Labels of the items that will be added; the general pairs have none.
+        Labels of the items that will be added; the built-in pairs have none.
     sample_size : int
         Rows at most that the statistics keep to learn codebooks from.
     n_stand_ins : int
@@ -56,12 +56,12 @@ def general_statistics(
     Examples
     --------
     >>> import acqh
-    >>> from acqh.collection.build.general import general_statistics
-    >>> sums = general_statistics(worth=1_000)
+    >>> from acqh.collection.build.builtin import builtin_statistics
+    >>> sums = builtin_statistics(worth=1_000)
     >>> sums.statistics.n_items, sums.widths
     (1000, {'image': 1280, 'text': 384})
     """
-    model = general_model()
+    model = builtin_model()
     worth = model.sums.n if worth is None else float(worth)
     widths = {"image": len(model.sums.image), "text": len(model.sums.text)}
     keep = Keep(frozenset({("image", "text")}), sample_size)
@@ -85,14 +85,14 @@ def general_statistics(
             {("image", "text"): worth * pairs.cross},
         )
     }
-    maps = {view: GeneralMap(view) for view in widths}
+    maps = {view: BuiltinMap(view) for view in widths}
     full = {view: matrix.shape[1] for view, matrix in rows.items()}
     return MappedStatistics(
         statistics, maps, full, tuple(map(str, label_names)), np.dtype(np.float32)
     )
 
 
-def _stand_ins(model: GeneralModel, n_rows: int, rng: np.random.Generator) -> dict[str, Floats]:
+def _stand_ins(model: BuiltinModel, n_rows: int, rng: np.random.Generator) -> dict[str, Floats]:
     """Draw features of images, and of texts that fit them, with the moments of the real ones."""
     weights, intercept = model.sums.regression(model.ridge)
     spread = np.sqrt(np.diag(model.sums.images))

@@ -1,4 +1,4 @@
-"""Images that nobody has captioned, found by words through the general model."""
+"""Images that nobody has captioned, found by words through the built-in image-text model."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from acqh._core.runtime import say_nothing
 from acqh.collection import Collection, Item
 from acqh.collection.build.learn import learn
 from acqh.collection.types import BuildSettings
-from acqh.encoders import EfficientNetLite0, MiniLM, general_model
+from acqh.encoders import EfficientNetLite0, MiniLM, builtin_model
 
 pytest.importorskip("onnxruntime")
 
@@ -32,9 +32,9 @@ def emoji():
 @pytest.mark.slow
 def test_images_without_captions_and_labels_are_found_by_words_and_images(emoji, tmp_path):
     with Collection.build(emoji, tmp_path / "c.acqh") as collection:
-        stats = collection.stats()
-        assert "general model" in stats.trained_on
-        assert stats.coded_by == {"image": len(emoji)}
+        stats = collection.info()
+        assert "built-in image-text model" in stats.trained_on
+        assert stats.encoded_from == {"image": len(emoji)}
         assert collection.views == ("image", "text")
         assert collection.search(text="a car", k=1).hits[0].id == "automobile"
         found = [hit.id for hit in collection.search(text="an airplane in the sky", k=5).hits]
@@ -75,18 +75,18 @@ def test_a_query_by_text_imports_nothing_that_only_learning_needs(
 def test_other_encoders_learn_from_the_collection_alone(emoji, tmp_path):
     encoders = {"image_encoder": EfficientNetLite0(size=64), "text_encoder": MiniLM()}
     with Collection.build(emoji, tmp_path / "c.acqh", **encoders) as collection:
-        assert collection.stats().trained_on == "image 1"
+        assert collection.info().trained_on == "image 1"
         assert collection.views == ("image",)
 
 
 def album(n):
     """Return features of images that are alike, as those of one album are."""
-    general = general_model()
+    builtin = builtin_model()
     rng = np.random.default_rng(0)
-    spread = np.sqrt(np.diag(general.sums.images))
+    spread = np.sqrt(np.diag(builtin.sums.images))
     kinds = rng.normal(size=(40, len(spread)))[rng.integers(40, size=n)]
     mapped = (0.7 * kinds + 0.7 * rng.normal(size=(n, len(spread)))) * spread
-    roots = general.arrays["image_mean"] + mapped @ general.arrays["image_axes"].T.astype(float)
+    roots = builtin.arrays["image_mean"] + mapped @ builtin.arrays["image_axes"].T.astype(float)
     return np.square(np.maximum(roots, 0)).astype(np.float32)
 
 
