@@ -1,7 +1,7 @@
 """How much the table of pieces finds of what MiniLM finds, on photographs without captions.
 
 The test photographs of COCO (the last 1,000 rows of the manifest) are described and found by their
-captions: by real vectors of the built-in image-text model, and by a collection of codes of 8 bytes. Prints one
+captions: by real vectors of the built-in model, and by a collection of codes of 8 bytes. Prints one
 JSON line: recall at 1 and 10 of MiniLM and of the table, and microseconds a query.
 """
 

@@ -1,4 +1,4 @@
-"""The built-in model's sums: what ACQH makes of them, and how a collection's own items join them."""
+"""The statistics of the built-in model: what ACQH fits, and how items of a collection add to them."""
 
 import numpy as np
 import pytest

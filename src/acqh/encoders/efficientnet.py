@@ -27,8 +27,8 @@ BLOCKS = ((1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1))
 class EfficientNetLite0(Network):
     """Describe images by the last layer of EfficientNet-Lite0, trained on ImageNet and captions.
 
-    The weights are part of this package; the page "The built-in image-text model" of the documentation says
-    what they were learnt from. Needs the extra ``images``. Every image takes one thread, and as
+    The weights are part of this package. "The built-in image-text model" in the documentation lists
+    their training data. Needs the extra ``images``. Every image takes one thread, and as
     many images are described at a time as there are cores.
 
     Parameters

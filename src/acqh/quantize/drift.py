@@ -8,7 +8,7 @@ import numpy as np
 
 from acqh._core.arrays import Floats
 
-# Retraining is recommended above this ratio; docs/guide/compress.md has the figures that it is from.
+# Retraining is recommended above this ratio; docs/guide/compress.md has its measurement.
 DUE_RATIO = 1.5
 # Fewer items that were added, or of which some were held out, say nothing.
 MIN_ADDED = 32

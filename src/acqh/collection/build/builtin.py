@@ -1,4 +1,4 @@
-"""The built-in image-text model as sums that `ACQH` learns from, and to which a collection's own are added."""
+"""The sufficient statistics of the built-in image-text model, to which a collection adds its own."""
 
 from dataclasses import replace
 from typing import Any

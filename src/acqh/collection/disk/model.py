@@ -161,8 +161,8 @@ class Coder:
         """Code items by whatever the model knows of them: labels and views.
 
         `labels`: of all items; those that the model was not fitted with are passed over. Gives
-        `codes`, uint8 (n_items, n_codebooks), and `encoded_from`: what each was coded by, empty where
-        it has nothing that the model knows.
+        `codes`, uint8 (n_items, n_codebooks), and `encoded_from`: their sources, empty for items
+        that have nothing that the model knows.
         """
         codes = np.zeros((len(labels), self.model.n_codebooks), dtype=np.uint8)
         return codes, self._fill(codes, self.model.encode, labels, described)

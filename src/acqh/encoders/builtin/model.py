@@ -1,4 +1,4 @@
-"""The built-in image-text model: images and texts in one space, learnt on captioned photographs of others.
+"""The built-in image-text model: images and texts in one space, trained on captioned photographs.
 
 It is a ridge regression from images to the vectors of their captions, kept as its sums, so that
 pairs of one's own can be added; and a rotation of the captions' space, cut off at the components
@@ -169,7 +169,7 @@ class BuiltinModel:
         if name not in self.arrays:
             sizes = sorted(int(each[10:]) for each in self.arrays if each.startswith("codebooks_"))
             raise InvalidInputError(
-                f"the built-in image-text model has codebooks for {sizes} bytes per item, not {bytes_per_item}"
+                f"the built-in model has codebooks of {sizes} bytes per item, not {bytes_per_item}"
             )
         return self._array(name)
 
@@ -353,7 +353,7 @@ class BuiltinMap(PlainEstimator):
     def version_(self, version: int) -> None:
         if version != self.version_:
             raise InvalidInputError(
-                f"this was made with version {version} of the built-in image-text model, and version "
+                f"this was made with version {version} of the built-in model, and version "
                 f"{self.version_} is installed; build it again"
             )
 
@@ -362,8 +362,8 @@ class BuiltinMap(PlainEstimator):
 def builtin_model() -> BuiltinModel:
     """Return the model for images without captions.
 
-    Learnt on captioned photographs; the page "The built-in image-text model" of the documentation says
-    which, and what its limits are. Features are those of `EfficientNetLite0` with its defaults
+    Trained on captioned photographs. "The built-in image-text model" in the documentation lists them
+    and its limits. Features are those of `EfficientNetLite0` with its defaults
     and of `MiniLM`.
 
     Returns
