@@ -60,7 +60,8 @@ def test_importing_acqh_loads_no_heavy_package():
 
 
 def test_measuring_a_method_does_not_load_compiled_search():
-    code = "import sys, acqh.bench.running.evaluate; print('acqh.index.compiled.search' in sys.modules)"
+    modules = "import sys, acqh.bench.running.evaluate"
+    code = f"{modules}; print('acqh.index.compiled.search' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
 

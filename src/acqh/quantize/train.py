@@ -164,6 +164,9 @@ def fit_codebooks(
     targets = np.ascontiguousarray(targets, dtype=np.float64)
     items = _Items(targets, weights, search, beam_width, device)
     shape = n_codebooks, codebook_size, targets.shape[1]
+    # A fit searches codes about a dozen times.
+    steps_per_codeword = 2 * targets.shape[1] + (beam_width + 4) * n_codebooks
+    _load_loops(12 * len(targets) * n_codebooks * codebook_size * steps_per_codeword)
     if along_beams:
         return _fit_along_beams(items, shape, ridge, max_iter, tol, rng)
     codebooks, codes = np.zeros(shape), np.zeros((len(targets), n_codebooks), dtype=np.uint8)
@@ -173,6 +176,18 @@ def fit_codebooks(
         if callback is not None:
             callback(codebooks, codes)
     return QuantizerFit(codebooks, codes, np.array(history))
+
+
+# Steps of all fits of this process. One small fit must not wait for the compiler; of many, each
+# takes 2.5 times as long without it (0.46 s against 0.18, 20,000 labelled items in 4 bytes).
+_n_steps = 0
+
+
+def _load_loops(n_steps: int) -> None:
+    """Load compiled loops if this fit, or the fits of this process together, are much work."""
+    global _n_steps
+    _n_steps += n_steps
+    loops("acqh.quantize", _n_steps)
 
 
 @dataclass(frozen=True)
@@ -286,8 +301,6 @@ def _fit_along_beams(
     rng: np.random.Generator,
 ) -> QuantizerFit:
     n_items, (n_codebooks, n_words, _) = len(items.targets), shape
-    # A dozen searches are to come: where that is much, compiled loops do it all.
-    loops("acqh.quantize", 12 * n_items * n_codebooks**2 * n_words * items.beam_width)
     if ridge is None and n_items >= _MANY * n_codebooks * n_words:
         ridge = 0.0
     n_beams = _N_BEAMS
