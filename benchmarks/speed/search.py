@@ -162,7 +162,7 @@ def codebooks(vectors: Vectors, n: int = MILLION) -> Iterator[Record]:
                 "n_codebooks": n_codebooks,
                 **stop,
                 **best_times({"acqh": job}, 5, N_QUERIES),
-                "share_visited": round(float(found.visited.mean()) / n, 6),
+                "share_scanned": round(float(found.n_scanned.mean()) / n, 6),
                 "share_scored": round(float(found.scored.mean()) / n, 6),
                 "share_proven": float(found.exact.mean()),
                 "recall_of_exact_10": recall(found.ids, exact.ids),

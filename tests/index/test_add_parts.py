@@ -111,7 +111,7 @@ def changed(place, codeword):
 )
 def test_parts_that_change_between_the_readings_are_an_error(second):
     index = CodeIndex(CODEBOOKS).add(CODES[:3])
-    with pytest.raises(InvalidInputError, match="same"):
+    with pytest.raises(InvalidInputError, match="changed"):
         index.add_parts(Changing([(CODES, None)], second))
     assert len(index) == 3
 
@@ -120,15 +120,15 @@ def test_parts_that_cannot_be_added_change_nothing():
     index = CodeIndex(CODEBOOKS).add(CODES[:3])
     small = CodeIndex(CODEBOOKS[:, :100]).add(np.zeros((1, 4), dtype=np.uint8))
     for error, match, parts in [
-        (DuplicateIdError, "7 is given more than once", [(CODES[:1], [7]), (CODES[:1], [7])]),
-        (DuplicateIdError, "1 is in the index already", [(CODES[:1], [1])]),
-        (InvalidInputError, "ids of this index are numbers", [(CODES[:1], ["a"])]),
-        (InvalidInputError, "2 ids for 1 items", [(CODES[:1], [8, 9])]),
+        (DuplicateIdError, "id 7", [(CODES[:1], [7]), (CODES[:1], [7])]),
+        (DuplicateIdError, "id 1", [(CODES[:1], [1])]),
+        (InvalidInputError, "numbers", [(CODES[:1], ["a"])]),
+        (InvalidInputError, "2 ids", [(CODES[:1], [8, 9])]),
         (InvalidInputError, "-1 cannot be an id", [(CODES[:1], [-1])]),
         (InvalidInputError, "codes have shape", [(CODES, None), (CODES[:, :3], None)]),
         (InvalidInputError, "codes have shape", [(CODES[0], None)]),
-        (InvalidInputError, "codes must be whole numbers", [(CODES * 0.5, None)]),
-        (InvalidInputError, "can be read only once", iter([(CODES, None)])),
+        (InvalidInputError, "whole numbers", [(CODES * 0.5, None)]),
+        (InvalidInputError, "iterator", iter([(CODES, None)])),
     ]:
         with pytest.raises(error, match=match):
             index.add_parts(parts)

@@ -70,10 +70,10 @@ def test_certificates_are_never_wrong(case, stop, k, filtered):
     result = index.search(queries, k, filter=allowed if filtered else None, **stop)
     scores = all_scores(index, queries)[:, allowed]
     assert_certified(result, scores, index.ids[allowed].tolist(), k)
-    assert (result.scored <= result.visited).all()
+    assert (result.scored <= result.n_scanned).all()
     if "budget" in stop:
         # Each part may round its share up.
-        assert (result.visited <= stop["budget"] + 8).all()
+        assert (result.n_scanned <= stop["budget"] + 8).all()
 
 
 @given(case=cases(), stop=STOPS, k=st.sampled_from([1, 3, 10, 1000]), filtered=st.booleans())
@@ -85,7 +85,7 @@ def test_fewer_than_k_are_found_only_where_there_are_fewer_or_a_budget_is_spent(
     result = index.search(queries, k, filter=allowed if filtered else None, **stop)
     complete = result.counts == min(k, allowed.sum())
     if "budget" in stop:
-        complete |= result.visited >= min(stop["budget"], len(set(map(bytes, index.codes))))
+        complete |= result.n_scanned >= min(stop["budget"], len(set(map(bytes, index.codes))))
     assert complete.all()
 
 
@@ -123,16 +123,18 @@ def test_reaches_keep_most_codes_from_being_looked_at_and_scored(clustered):
 def test_groups_that_cannot_reach_the_best_are_passed_over(clustered):
     index, queries = clustered
     found = index.search(queries, 10)
-    assert (found.visited >= 10).all()
-    # Without the third codeword there is no telling: every code of a run that is visited counts.
+    assert (found.n_scanned >= 10).all()
+    # Fewer codes than the visited lists hold: some are pruned by their third codeword.
     part = index._snapshot.parts[0].segment
     runs = part.lists.starts.astype(int)
     traversal = index.codebooks[0][:, None] + index.codebooks[1][None]
     rest = index.codebooks[2:].astype(float)
-    for query, threshold, visited in zip(queries, found.scores[:, -1], found.visited, strict=True):
+    for query, threshold, n_scanned in zip(
+        queries, found.scores[:, -1], found.n_scanned, strict=True
+    ):
         prefix = (traversal @ query).ravel()
         most = prefix + np.max(rest @ query, axis=1).sum()
-        assert visited < np.diff(runs)[most >= threshold].sum()
+        assert n_scanned < np.diff(runs)[most >= threshold].sum()
 
 
 def test_more_effort_finds_more_and_proves_more(clustered):
@@ -141,7 +143,7 @@ def test_more_effort_finds_more_and_proves_more(clustered):
     hits, proven = [], []
     for budget in (50, 500, 5000, 40_000):
         found = index.search(queries, 10, budget=budget)
-        assert (found.visited <= budget).all()
+        assert (found.n_scanned <= budget).all()
         hits.append(
             np.mean([np.isin(a, b).mean() for a, b in zip(found.ids, exact.ids, strict=True)])
         )
@@ -157,7 +159,7 @@ def test_the_recall_asked_for_is_found_on_average(clustered, recall):
     exact, found = index.search(queries, 10), index.search(queries, 10, recall=recall)
     hits = [np.isin(a, b).mean() for a, b in zip(found.ids, exact.ids, strict=True)]
     assert np.mean(hits) >= recall - 0.03
-    assert found.visited.mean() < exact.visited.mean()
+    assert found.n_scanned.mean() < exact.n_scanned.mean()
 
 
 def test_answers_are_the_same_mapped_from_a_file_and_on_threads(clustered, tmp_path):
@@ -168,7 +170,7 @@ def test_answers_are_the_same_mapped_from_a_file_and_on_threads(clustered, tmp_p
         mapped = CodeIndex.load(tmp_path / "index", verify=True).search(
             queries, 10, n_threads=3, **stop
         )
-        for name in ("ids", "scores", "counts", "scored", "visited", "exact", "bound"):
+        for name in ("ids", "scores", "counts", "scored", "n_scanned", "exact", "bound"):
             np.testing.assert_array_equal(getattr(mapped, name), getattr(expected, name))
 
 
@@ -182,7 +184,7 @@ def test_a_file_without_reaches_gives_the_same_answers(clustered, tmp_path):
     found, expected = loaded.search(queries, 10), index.search(queries, 10)
     np.testing.assert_array_equal(found.ids, expected.ids)
     np.testing.assert_array_equal(found.scores, expected.scores)
-    assert found.visited.mean() > expected.visited.mean()
+    assert found.n_scanned.mean() > expected.n_scanned.mean()
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_tensors_of_torch_give_tensors(items, dtype, shards):
     tensor = torch.tensor(queries).to(dtype).requires_grad_()
     found = searched.search(tensor, 4)
     expected = index.search(tensor.detach().float().numpy(), 4)
-    for name in ("ids", "scores", "counts", "scored", "visited", "exact", "bound"):
+    for name in ("ids", "scores", "counts", "scored", "n_scanned", "exact", "bound"):
         value = getattr(found, name)
         assert isinstance(value, torch.Tensor)
         assert value.device == tensor.device

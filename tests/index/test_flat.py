@@ -112,7 +112,7 @@ def test_few_items_are_searched_without_the_compiler():
 
 def test_queries_that_overflow_are_refused():
     _, index = make(0, 3)
-    with pytest.raises(InvalidInputError, match="too large"):
+    with pytest.raises(InvalidInputError, match="overflow"):
         index.search(np.full((1, 5), 3e38, dtype=np.float32), 1)
 
 

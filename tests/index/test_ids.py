@@ -92,7 +92,7 @@ def test_the_smallest_table_is_chosen(ids, kind):
 
 @pytest.mark.parametrize("ids", [[1, 2, 1], [5, 5], ["a", "b", "a"]])
 def test_repeated_ids_are_refused(ids):
-    with pytest.raises(DuplicateIdError, match="given more than once"):
+    with pytest.raises(DuplicateIdError, match="more than once"):
         table_of(read_ids(ids))
 
 
@@ -124,7 +124,7 @@ def test_damaged_tables_are_refused(ids):
     arrays, info = table_of(read_ids(ids)).to_arrays()
     with pytest.raises(CorruptBundleError):
         table_from_arrays(arrays, info, n=4)
-    with pytest.raises(CorruptBundleError, match="unknown kind"):
+    with pytest.raises(CorruptBundleError, match="unknown"):
         table_from_arrays(arrays, {"ids": "other"}, n=3)
     for name, array in arrays.items():
         with pytest.raises(CorruptBundleError):

@@ -103,7 +103,7 @@ def test_other_runs_when_read_again_are_an_error(case, change):
     # Traversal of one codeword; what only other codewords tell is for the caller to compare.
     with (
         mock.patch.object(laying, "choose_prefix", return_value=(1, 0)),
-        pytest.raises(InvalidInputError, match="same"),
+        pytest.raises(InvalidInputError, match="changed"),
     ):
         laying.build_lists(blocks, codes.shape[1], n)
 

@@ -93,5 +93,5 @@ def test_what_does_not_fit_is_refused(items):
         index.search(queries, 7, rerank_k=30)
     with pytest.raises(InvalidInputError, match="ids"):
         index.search(queries, 7, rerank=vectors[1:])
-    with pytest.raises(InvalidInputError, match="components"):
+    with pytest.raises(InvalidInputError, match="shape"):
         index.search(queries, 7, rerank=np.ones((len(index), 9)))

@@ -116,7 +116,7 @@ def test_shards_that_do_not_go_together_are_refused():
 def test_more_items_than_rows_can_be_numbered_are_refused(monkeypatch):
     monkeypatch.setattr("acqh.index.snapshot.MAX_ROWS", 1)
     shards = [CodeIndex(_CODEBOOKS).add([[0, 0]], [number]) for number in range(2)]
-    with pytest.raises(InvalidInputError, match="apart"):
+    with pytest.raises(InvalidInputError, match="separately"):
         open_shards(shards)
 
 

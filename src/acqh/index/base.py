@@ -1,4 +1,4 @@
-"""Base of all indexes: items under ids, in snapshots that change while others search."""
+"""Base of all indexes: items by id, in immutable snapshots, safe to search during changes."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -24,11 +24,11 @@ _KEPT = "kept "
 
 
 class BaseIndex(ABC, Generic[S]):
-    """Items under ids, in immutable snapshots.
+    """Items by id, in immutable snapshots.
 
-    A subclass says how codes are checked and laid out, and how they are searched. Changes take a
-    lock, make a new snapshot and put it in place in one step. Readers take the snapshot that is in
-    place when they start, and wait for nobody.
+    A subclass checks, lays out and searches codes. A change takes a lock, builds a new snapshot and
+    replaces the current one atomically. A reader uses the snapshot that is current when it starts,
+    and never waits.
     """
 
     _kind: ClassVar[str]  # of the bundles it is saved as
@@ -42,7 +42,7 @@ class BaseIndex(ABC, Generic[S]):
         self._change = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state to pickle or copy: what a file would hold."""
+        """Return the state to pickle or copy: the arrays and values of a saved index."""
         snapshot = self._snapshot
         return {
             "settings": self._settings(),
@@ -62,7 +62,7 @@ class BaseIndex(ABC, Generic[S]):
 
     @abstractmethod
     def _check_codes(self, codes: Any) -> Array:
-        """Return the codes as the segment takes them; raise InvalidInputError."""
+        """Return the codes in the layout of `_segment_of`; raise InvalidInputError."""
 
     @abstractmethod
     def _segment_of(self, codes: Array) -> S:
@@ -70,18 +70,18 @@ class BaseIndex(ABC, Generic[S]):
 
     @abstractmethod
     def _settings(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return what the index is made with: named arrays, and values that JSON can hold."""
+        """Return the arguments of the constructor: named arrays, and JSON values."""
 
     @classmethod
     @abstractmethod
     def _of_settings(cls, arrays: Mapping[str, Array], info: Mapping[str, Any]) -> Self:
-        """Make an empty index of what `_settings` gave; raise CorruptBundleError."""
+        """Return an empty index with these `_settings`; raise CorruptBundleError."""
 
     @abstractmethod
     def _take_segment(self, segment: S) -> S:
-        """Return a segment from a file as the index keeps it.
+        """Return a segment read from a file with the codebooks of this index.
 
-        Raises CorruptBundleError where it does not fit the settings.
+        Raises CorruptBundleError if it does not fit the settings.
         """
 
     def __len__(self) -> int:
@@ -93,7 +93,7 @@ class BaseIndex(ABC, Generic[S]):
 
     @property
     def id_kind(self) -> IdKind | None:
-        """What ids are: "number" or "text", None before the first."""
+        """Type of the ids: "number" or "text"; None in a new index."""
         return self._snapshot.kind
 
     @property
@@ -114,7 +114,7 @@ class BaseIndex(ABC, Generic[S]):
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of everything kept for the items: codes, row numbers and ids."""
+        """Bytes of memory for the items: codes, row numbers and ids."""
         return sum(part.nbytes + part.ids.nbytes for part in self._snapshot.parts)
 
     @property
@@ -130,8 +130,8 @@ class BaseIndex(ABC, Generic[S]):
         ----------
         codes : (n, bytes per item) integers
         ids : iterable of n whole numbers or of n str, optional
-            One kind for the whole index; -1 is taken, results carry it where there is no item.
-            Running numbers if not given, from one more than the largest number ever used.
+            All numbers or all str; -1 is reserved for missing items of results. Default: running
+            numbers, from one more than the largest number ever used.
 
         Returns
         -------
@@ -147,15 +147,15 @@ class BaseIndex(ABC, Generic[S]):
         codes = self._check_codes(codes)
         with self._change:
             snapshot, new = self._snapshot, NewIds(self._snapshot)
-            new.take_new(ids, len(codes))
+            new.append_new(ids, len(codes))
             if new.n:
                 self._publish(snapshot, self._segment_of(codes), new)
         return self
 
     def upsert(self, codes: Any, ids: Any) -> Self:
-        """Add items, in place of those that have the same ids.
+        """Add items; replace those with the same ids.
 
-        A replaced item counts as inserted now: ties are broken accordingly.
+        A replaced item counts as inserted now, which matters for ties.
 
         Parameters
         ----------
@@ -175,10 +175,10 @@ class BaseIndex(ABC, Generic[S]):
         """
         codes = self._check_codes(codes)
         if ids is None:
-            raise InvalidInputError("upsert needs ids; to add items under new ids use add")
+            raise InvalidInputError("upsert requires ids; call add to number new items")
         with self._change:
             snapshot, new = self._snapshot, NewIds(self._snapshot)
-            table = new.take(ids, len(codes))
+            table = new.append(ids, len(codes))
             rows = snapshot.find(table.take(np.arange(len(table))))
             if new.n:
                 rest = snapshot.without(rows[rows >= 0])
@@ -216,7 +216,7 @@ class BaseIndex(ABC, Generic[S]):
         return self
 
     def compact(self) -> Self:
-        """Join all parts and drop what removed items still take; never needed, only quicker.
+        """Merge all segments and free the memory of removed items. Optional: speeds up searches.
 
         Returns
         -------
@@ -228,12 +228,12 @@ class BaseIndex(ABC, Generic[S]):
 
     @property
     def info(self) -> dict[str, Any]:
-        """What was saved along with the index that this one was loaded from."""
+        """Metadata that `save` stored with the loaded index."""
         return dict(self._info)
 
     @property
     def info_arrays(self) -> dict[str, Array]:
-        """Arrays that were saved along with the index that this one was loaded from."""
+        """Arrays that `save` stored with the loaded index."""
         return dict(self._info_arrays)
 
     def save(
@@ -244,22 +244,21 @@ class BaseIndex(ABC, Generic[S]):
         info: Mapping[str, Any] | None = None,
         arrays: Mapping[str, Array] | None = None,
     ) -> None:
-        """Save the index, in place of the bundle the path held before.
+        """Save the index as a bundle, atomically: an interruption leaves the old bundle complete.
 
-        Whatever happens meanwhile, the old or the new bundle is there whole. Searches and changes
-        go on; what is saved is the state at the start. An index that was loaded from the same
-        path, by this process or another, stays as it is.
+        Saves the state at the start; searches and changes may go on meanwhile. Indexes loaded from
+        the same path before, by any process, are not affected.
 
         Parameters
         ----------
         path : path-like
             A directory; created if it does not exist. Its parent must exist.
         name : str, default ""
-            A title for people.
+            A title.
         info : mapping, optional
-            JSON values to keep along with it; `load` brings them back as `info`.
+            JSON values to store with the index; the property `info` after `load`.
         arrays : mapping of str to ndarray, optional
-            Numbers to keep along with it; `load` brings them back as `info_arrays`.
+            Arrays to store with the index; the property `info_arrays` after `load`.
 
         Raises
         ------
@@ -295,9 +294,9 @@ class BaseIndex(ABC, Generic[S]):
         path : path-like
             The bundle's directory.
         mmap : bool, default True
-            Map the files and read them as they are searched, instead of reading them now.
+            Memory-map the files instead of reading them.
         verify : bool, default False
-            Read every byte: check the sha256 of each file, and that all values agree.
+            Read every byte: check the SHA-256 of each file and the consistency of all values.
 
         Raises
         ------
@@ -306,7 +305,7 @@ class BaseIndex(ABC, Generic[S]):
         CorruptBundleError
             The bundle is damaged or of a newer version.
         InvalidInputError
-            It holds something other than such an index.
+            The bundle holds an object of another type.
         """
         bundle = read_bundle(path, kind=cls._kind, mmap=mmap, verify=verify)
         try:
@@ -319,10 +318,10 @@ class BaseIndex(ABC, Generic[S]):
 
     @classmethod
     def _of_bundle(cls, bundle: Bundle) -> Self:
-        """Read a saved index; its arrays are those of the bundle, not copies.
+        """Read a saved index without copying its arrays.
 
-        Checks what searches rely on to stay within the arrays; `_verify` reads the rest. Raises
-        CorruptBundleError: the bundle contradicts itself, or has another layout.
+        Checks shapes and offsets, so that no search reads outside an array; `_verify` reads the
+        rest. Raises CorruptBundleError: inconsistent values, or another layout.
         """
         info = bundle.info
         layout, settings = read_count(info, "layout"), info.get("settings")
@@ -332,7 +331,7 @@ class BaseIndex(ABC, Generic[S]):
                 "acqh that wrote it, or build the index again"
             )
         if not isinstance(settings, Mapping):
-            raise CorruptBundleError("the settings of an index are missing")
+            raise CorruptBundleError("stored 'settings' of the index are missing")
         stored = bundle.arrays(_SETTINGS)
         index = cls._of_settings(stored, settings)
         index._snapshot = index._read_snapshot(bundle)
@@ -349,11 +348,11 @@ class BaseIndex(ABC, Generic[S]):
             _SETTINGS,
             *map(_member, range(len(stored))),
         ):
-            raise CorruptBundleError("the parts of an index are missing")
+            raise CorruptBundleError("stored 'parts' of the index are missing")
         parts: list[Part[S]] = []
         for number, info in enumerate(stored):
             if not isinstance(info, Mapping):
-                raise CorruptBundleError(f"the information on part {number} is not a dictionary")
+                raise CorruptBundleError(f"stored info of part {number} must be a dictionary")
             parts.append(self._read_part(bundle.arrays(_member(number)), info))
             require(parts[-1].ids.kind == id_kind, "id_kind")
         require(id_kind in (None, "number", "text"), "id_kind")
@@ -376,13 +375,13 @@ class BaseIndex(ABC, Generic[S]):
         return snapshot.parts[number], row - int(snapshot.first_rows[number])
 
     def _publish(self, snapshot: Snapshot[S], segment: S, new: NewIds) -> None:
-        """Put a snapshot with new items in place, in one step."""
+        """Replace the current snapshot by one with new items, atomically."""
         part = Part.of(segment, new.table())
         self._snapshot = snapshot.with_part(part, part.ids.kind, new.next_number)
 
 
 def _verify(snapshot: Snapshot[S]) -> None:
-    """Read every value; raise CorruptBundleError if no index can have been in this state."""
+    """Read every value; raise CorruptBundleError if they are inconsistent."""
     for part in snapshot.parts:
         part.verify()
         if isinstance(part.ids, RunningIds | NumberIds):

@@ -1,4 +1,4 @@
-"""Checks of what callers and files hand to an index, before anything is computed from it."""
+"""Validation of arguments and stored arrays of an index."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ from acqh.errors import CorruptBundleError, InvalidInputError
 
 MAX_CODEBOOKS = 16
 MAX_CODEBOOK_SIZE = 256
-# Queries per thread: fewer take less time than to start the thread.
+# Queries per thread: searching fewer is faster than starting a thread.
 _QUERIES_A_THREAD = 32
 
 
@@ -37,7 +37,7 @@ def as_codebooks(codebooks: Any) -> Floats:
     if not (1 <= m <= MAX_CODEBOOKS and 1 <= n <= MAX_CODEBOOK_SIZE and n_components >= 1):
         raise InvalidInputError(
             f"codebooks have shape {array.shape}; give 1 to {MAX_CODEBOOKS} codebooks of 1 to "
-            f"{MAX_CODEBOOK_SIZE} codewords with at least one component"
+            f"{MAX_CODEBOOK_SIZE} codewords with at least one dimension"
         )
     with np.errstate(over="ignore"):
         single = np.array(array, dtype=np.float32, order="C")
@@ -67,7 +67,7 @@ def as_codes(codes: Any, n_codebooks: int, codebook_size: int) -> Array:
     if array.size and (array.min() < 0 or array.max() >= codebook_size):
         wrong = array[(array < 0) | (array >= codebook_size)][0]
         raise InvalidInputError(
-            f"a code has the codeword {wrong}, but codewords are numbered 0 to {codebook_size - 1}"
+            f"codes contain the codeword number {wrong}; give numbers from 0 to {codebook_size - 1}"
         )
     return np.asarray(array, dtype=np.uint8)
 
@@ -85,10 +85,10 @@ def as_queries(queries: Any, n_components: int) -> Floats:
         raise InvalidInputError(f"queries must be numbers, got dtype {array.dtype}")
     if array.ndim != 2 or array.shape[1] != n_components:
         raise InvalidInputError(
-            f"queries have shape {array.shape}; give a row of {n_components} components for each"
+            f"queries have shape {array.shape}; give (n_queries, {n_components})"
         )
     with np.errstate(over="ignore"):
-        # A copy, so that what the caller does with the array during the search does not matter.
+        # A copy: the caller may change the array during the search.
         single = np.array(array, dtype=np.float32, order="C")
     row = first_bad_row(single)
     if row is not None:
@@ -97,33 +97,34 @@ def as_queries(queries: Any, n_components: int) -> Floats:
 
 
 def read_mask(filter_: Any, ids: Callable[[], Array], n_items: int) -> Bools | None:
-    """Return the mask that a filter is, or gives of all ids, one boolean per item; None of ids.
+    """Return a filter as a mask, one boolean per item; None if it consists of ids.
 
-    Raises InvalidInputError: a filter of another kind, or a mask of another length or type.
+    A callable gets all ids and returns the mask. Raises InvalidInputError: a filter of another
+    type, or a mask of another length or type.
     """
     if isinstance(filter_, Mapping):
         raise InvalidInputError(
-            "an index knows ids, not labels or columns: give ids, a mask or a function of ids as "
-            "filter; a collection takes conditions, as where"
+            "filter is a mapping, but an index stores no metadata; give ids, a mask or a function "
+            "of ids, or search a collection with where="
         )
     mask = np.asarray(take_in(filter_(ids()))[0]) if callable(filter_) else _as_mask(filter_)
     if mask is None:
         return None
     if mask.dtype != bool:
         raise InvalidInputError(
-            f"a filter that is called must return booleans, got dtype {mask.dtype}; it is "
-            "called once, with the array of all ids"
+            f"the filter function returned dtype {mask.dtype}; return a boolean for each id of the "
+            "array that it gets"
         )
     if mask.shape != (n_items,):
         raise InvalidInputError(
-            f"the filter's mask has shape {mask.shape}, the index has {n_items} items; a mask says "
-            "of each item, in the order of 'ids', whether it may be found"
+            f"the filter has shape {mask.shape}, but the index has {n_items} items; give one "
+            "boolean per item, in the order of 'ids'"
         )
     return mask
 
 
 def _as_mask(filter_: Any) -> Bools | None:
-    """Return an array or column of booleans, of whatever library, as an array; None of others."""
+    """Return booleans of any array library as an array; None for other values."""
     filter_, _ = take_in(filter_)
     if isinstance(filter_, list | tuple):
         is_mask = len(filter_) > 0 and all(isinstance(value, bool | np.bool_) for value in filter_)
@@ -135,18 +136,18 @@ def _as_mask(filter_: Any) -> Bools | None:
 
 
 def check_bytes_per_item(value: int) -> int:
-    """Return the bytes of a code, a codebook each, or raise InvalidInputError."""
+    """Return the number of bytes of a code, one per codebook, or raise InvalidInputError."""
     n_bytes = check_positive_int(value, "bytes_per_item")
     if n_bytes > MAX_CODEBOOKS:
         raise InvalidInputError(
-            f"bytes_per_item must be from 1 to {MAX_CODEBOOKS}, got {n_bytes}; vectors that need "
-            "more are better kept as they are"
+            f"bytes_per_item must be from 1 to {MAX_CODEBOOKS}, got {n_bytes}; for more precision "
+            "re-rank by full vectors (rerank=)"
         )
     return n_bytes
 
 
 def as_thread_count(n_threads: int | None, n_queries: int) -> int:
-    """Return how many threads to use, by default as many as there are cores and work for.
+    """Return the number of threads. Default: one per core, with at least 32 queries each.
 
     Examples
     --------
@@ -159,7 +160,7 @@ def as_thread_count(n_threads: int | None, n_queries: int) -> int:
 
 
 def frozen(array: Array) -> Array:
-    """Return a contiguous read-only array; the argument itself is made read-only if it can be."""
+    """Return a contiguous read-only array; a contiguous argument itself becomes read-only."""
     result = np.ascontiguousarray(array)
     result.setflags(write=False)
     return result
@@ -168,11 +169,11 @@ def frozen(array: Array) -> Array:
 def require(condition: bool, name: str) -> None:
     """Raise CorruptBundleError unless the condition holds."""
     if not condition:
-        raise CorruptBundleError(f"stored {name!r} contradicts the other parts of the index")
+        raise CorruptBundleError(f"stored {name!r} is inconsistent with the rest of the index")
 
 
 def read_count(info: Mapping[str, Any], name: str) -> int:
-    """Return a count from a dictionary that JSON held.
+    """Return a count from a dictionary read from JSON.
 
     Examples
     --------
@@ -181,12 +182,12 @@ def read_count(info: Mapping[str, Any], name: str) -> int:
     """
     value = info.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 2**63:
-        raise CorruptBundleError(f"stored {name!r} must be a count, got {value!r}")
+        raise CorruptBundleError(f"stored {name!r} must be a non-negative integer, got {value!r}")
     return value
 
 
 def read_array(arrays: Mapping[str, Array], name: str, dtype: Any) -> Array:
-    """Return a stored array as compiled code takes it: plain, aligned, contiguous, read-only."""
+    """Return a stored array as compiled code requires it: aligned, contiguous, read-only."""
     if name not in arrays:
         raise CorruptBundleError(f"the array {name!r} is missing")
     array = np.require(arrays[name], requirements=("C", "A")).view(np.ndarray)

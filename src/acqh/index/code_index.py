@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, Ints, check_positive_int, take_in
+from acqh._core.keywords import suggest_keywords
 from acqh._core.runtime import Progress
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import flat
@@ -47,17 +48,16 @@ from acqh.index.snapshot import ALL_ROWS, NewIds, Snapshot, pack_bits
 if TYPE_CHECKING:
     from acqh.index.inverted import InvertedSegment
 
-# Scores that NumPy computes as quickly as compiled code that is loaded, the best k included.
+# Up to this many scores NumPy is as fast as compiled code, selection of the best k included.
 _QUICK_SCORES = 8192
-# A filter that leaves more than this share of the rows hardly slows a search down.
+# A filter that allows more than this share of the rows hardly slows a search down.
 _MAX_COPIED_SHARE = 1 / 4
-# Nanoseconds of copying out the rows that a filter allows: per row of the segment, and per row
-# allowed.
+# Nanoseconds to copy the rows that a filter allows: per row of the segment, per allowed row.
 _ROW_COST, _COPY_COST = 3, 150
 # Nanoseconds per row of the segment that a query spends on rows which the filter rejects: with
 # suffixes of three or more codewords, and with shorter ones, times the rows per row allowed.
 _LONG_WASTE, _SHORT_WASTE, _MAX_WASTE = 30, 0.04, 10
-# Bytes of codes that reading in batches keeps in memory.
+# Bytes of codes in memory while `batches` reads.
 _WINDOW_BYTES = 1 << 27
 
 
@@ -67,16 +67,16 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
     An item's code has one codeword per codebook; the item's reconstruction is their sum. Its
     score for a query is the inner product with that sum, computed in float32 as the sum of one
     look-up table entry per codebook, first codebook first. A search returns the items of highest
-    score, exactly; equal scores are ordered by insertion.
+    score, exactly; equal scores are in order of insertion.
 
     The index is an inverted multi-index: the first codewords of a code choose its inverted list.
     Lists are visited best first, and those whose norm bound proves that no item reaches the k-th
     best score are skipped. If many items share a code, it is stored and scored once. Up to 16,384
-    items are stored flat and all scored by NumPy, so that nobody waits for a compiler; scores are
-    the same to the bit.
+    items are stored flat and all scored by NumPy, without compilation; scores are the same to the
+    bit.
 
-    Searching is safe while another thread changes the index: a search works on the state it found
-    when it started, and never waits.
+    Searching is safe while another thread changes the index: a search uses the state at its start,
+    and never waits.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
     def __init__(self, codebooks: Any) -> None:
         self._codebooks = as_codebooks(codebooks)
         super().__init__(len(self._codebooks))
-        # Codewords last, so that a table is filled along contiguous memory.
+        # Codewords last: a look-up table is filled along contiguous memory.
         self._codewords = frozen(self._codebooks.transpose(0, 2, 1))
         self._residuals = ResidualCodebooks.of(self._codebooks)
 
@@ -117,16 +117,17 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         return self._codebooks
 
     def add_parts(self, parts: Parts, *, progress: Progress | None = None) -> Self:
-        """Add items that come in parts, in hardly more memory than the index takes.
+        """Add items in parts, with little memory in addition to the index.
 
-        Gives what `add` gives of all parts put together. Every part is read twice: first its items
-        are counted, then each is put in its place. In addition to the index, about 6 bytes
-        per item with four codebooks, one part is in memory, and its ids unless they count up.
+        Equivalent to `add` with all parts concatenated. Reads every part twice: the first reading
+        counts the items of each inverted list, the second fills the lists. Memory: the index, about
+        6 bytes per item with four codebooks; one part; and all ids unless they are consecutive
+        numbers.
 
         Parameters
         ----------
         parts : iterable of (codes, ids or None), or callable
-            What `add` takes, part by part; the same each time it is read or called, so no iterator.
+            Arguments of `add`, part by part. Must yield the same parts each time, so no iterator.
         progress : callable, optional
             Called after each part with the number of items done (those read once count half),
             their number (None in the first reading), and a text.
@@ -140,8 +141,8 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         DuplicateIdError
             An id occurs twice or already exists; nothing was added.
         InvalidInputError
-            Codes or ids of the wrong shape, type or range, or parts that are not the same when
-            they are read again; nothing was added.
+            Codes or ids of the wrong shape, type or range, or parts that differ between both
+            readings; nothing was added.
 
         Examples
         --------
@@ -151,12 +152,12 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         """
         if isinstance(parts, Iterator):
             raise InvalidInputError(
-                "parts are read twice, and an iterator can be read only once; give a list, or "
-                "anything else that can be read again, or add the parts one by one"
+                "parts is an iterator, which can be read only once; give a list or a function, or "
+                "add the parts one by one"
             )
         with self._change:
             snapshot, new = self._snapshot, NewIds(self._snapshot)
-            reader = PartReader(parts, self._check_codes, new.take_new, progress)
+            reader = PartReader(parts, self._check_codes, new.append_new, progress)
             small = reader.read_flat(FLAT_MAX_ROWS - len(snapshot))
             if small is None:
                 from acqh.index.inverted import InvertedSegment
@@ -168,6 +169,7 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
                 self._publish(snapshot, self._segment_of(small), new)
         return self
 
+    @suggest_keywords
     def search(
         self,
         queries: Any,
@@ -185,44 +187,42 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         Parameters
         ----------
         queries : (n_queries, n_components) floats
-            Used as float32. Given a tensor of torch, or an array of CuPy or JAX, the result has
-            such arrays too, on the same device; the search itself runs on the CPU.
+            Converted to float32. For a torch tensor, or an array of CuPy or JAX, the result has
+            arrays of the same library on the same device; the search runs on the CPU.
         k : int
-            How many items to find for each query, at least 1.
+            Number of items per query, at least 1.
         filter : callable, (n_items,) bool, or iterable of ids, optional
-            Only these items may be found. A mask says it of each item in the order of `ids`; a
-            callable gets the array of all ids and returns such a mask; ids that are not there are
-            ignored.
+            Items that may be returned: a mask in the order of `ids`, a callable that gets the array
+            of all ids and returns such a mask, or ids. Unknown ids are ignored.
         n_threads : int, optional
-            Threads to share the queries among; as many as there are cores, if not given.
+            Threads that share the queries. Default: one per core.
         budget : int, optional
-            Visit at most this many codes for each query, the most promising first. Fewer than k
-            items are found if these codes have no more that may be found.
+            Scan at most this many codes per query, the most promising first. A query may get fewer
+            than k items.
         recall : float, optional
-            Stop when this share of the k best is found, above 0 and at most 1: as expected from
-            how codewords are distributed, not for certain.
+            Stop when the expected recall of the k best reaches this value, above 0 and at most 1.
+            The estimate uses the distribution of codewords.
         rerank : (n_items, n_components) numbers, optional
             Full vectors of the items in the order of `ids`, in memory or mapped
-            (``np.load(path, mmap_mode="r")``): the best `rerank_k` items by their codes are
-            re-ranked by the inner product of query and vector. Nothing is proven then: ``exact`` is
-            False, ``bound`` infinite.
+            (``np.load(path, mmap_mode="r")``). The best `rerank_k` items by their codes are
+            re-ranked by the inner product of query and vector. Then ``exact`` is False and
+            ``bound`` infinite.
         rerank_k : int, default 200, or k if that is more
-            How many items to re-rank, at least k.
+            Number of items to re-rank, at least k.
 
         Returns
         -------
         SearchResult
-            Empty rows, with counts of 0, where no item may be found. Without `budget` and
-            `recall` every answer is exact. With them the search stops at the first that is
-            fulfilled; ``exact`` says of each answer whether it is proven all the same, and
-            ``bound`` what an item that is missing can score at most.
+            Without `budget` and `recall` every result is exact. With them the search stops at the
+            first limit. Then ``exact`` shows per query whether the result is still proven exact,
+            and ``bound`` is an upper bound of the scores of missing items.
 
         Raises
         ------
         InvalidInputError
-            A query is not finite, has the wrong number of components, or is so large that scores
-            overflow; k, n_threads or budget is below 1, recall not a share,
-            rerank_k below k; the filter or the vectors do not fit the index.
+            A query is not finite, has the wrong number of dimensions, or is so large that scores
+            overflow. Or an argument is out of range: k, n_threads or budget below 1, recall not in
+            (0, 1], rerank_k below k. Or the filter or the vectors do not fit the index.
 
         Examples
         --------
@@ -230,7 +230,7 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         >>> index = CodeIndex(rng.normal(size=(6, 256, 8)) / 2.0 ** np.arange(6)[:, None, None])
         >>> query, _ = rng.normal(size=(1, 8)), index.add(rng.integers(256, size=(5000, 6)))
         >>> result = index.search(query, k=3, budget=500)
-        >>> bool(result.visited[0] <= 500)
+        >>> bool(result.n_scanned[0] <= 500)
         True
         >>> bool(result.bound[0] >= index.search(query, k=3).scores[0, 2])
         True
@@ -269,7 +269,7 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         return hits.as_kind(give_back)
 
     def places(self, ids: Any) -> Ints:
-        """Return where items stand in the order of `ids`, -1 for those that are not there.
+        """Return the positions of items in the order of `ids`, -1 for unknown ids.
 
         Parameters
         ----------
@@ -289,10 +289,10 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         return places_of(snapshot, snapshot.find(read_ids(ids)))
 
     def batches(self, size: int = 65_536) -> Iterator[tuple[Array, Array]]:
-        """Yield ids and codes in order of insertion, some at a time, from one state of the index.
+        """Yield ids and codes in order of insertion, in batches, from one state of the index.
 
-        Where `ids` and `codes` need memory for all items, this keeps 128 MB of codes at a time. It
-        reads the row numbers of the index once for each of these.
+        Keeps at most 128 MB of codes in memory, while `ids` and `codes` hold all items. Reads the
+        row numbers of the index once per 128 MB.
 
         Parameters
         ----------
@@ -342,10 +342,10 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         return np.asarray(self._codebooks[np.arange(len(codewords)), codewords].sum(axis=0))
 
     def to_faiss(self) -> Any:
-        """Return a ``faiss.IndexResidualQuantizer`` that gives the same answers.
+        """Return a ``faiss.IndexResidualQuantizer`` with the same scores.
 
-        Inner product, by look-up tables. Faiss numbers items from 0 in order of insertion: its
-        item i has the id ``index.ids[i]``.
+        Its metric is the inner product, by look-up tables. Faiss numbers items from 0 in order of
+        insertion: its item i has the id ``index.ids[i]``.
 
         Raises
         ------
@@ -356,7 +356,7 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
 
     @classmethod
     def from_faiss(cls, index: Any, ids: Any = None) -> Self:
-        """Make an index of the codebooks and codes of a Faiss index of additive codes.
+        """Return an index with the codebooks and codes of a Faiss index of additive codes.
 
         Parameters
         ----------
@@ -377,15 +377,15 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
 
     @classmethod
     def of_shards(cls, shards: Sequence["CodeIndex"], *, check_ids: bool = True) -> Self:
-        """Make one index of several, which share its memory: items are in the order of the shards.
+        """Return one index over several shards without copying; items in the order of the shards.
 
         Parameters
         ----------
         shards : sequence of CodeIndex
             At least one, of the same codebooks; later changes to them have no effect.
         check_ids : bool, default True
-            Reject an id that two shards have. Reads every id. Without the check an id may be
-            found twice.
+            Reject an id that two shards have. Reads every id. Without the check a search may return
+            an id twice.
 
         Raises
         ------
@@ -396,13 +396,13 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
             Two shards have the same id.
         """
         if not shards:
-            raise InvalidInputError("there are no shards; give at least one index")
+            raise InvalidInputError("shards is empty; give at least one index")
         index = cls(shards[0].codebooks)
         for number, shard in enumerate(shards):
             if not np.array_equal(shard.codebooks, index.codebooks):
                 raise InvalidInputError(
-                    f"shard {number} has other codebooks than shard 0, so their scores cannot be "
-                    "compared; all shards must be made with one model"
+                    f"shard {number} has other codebooks than shard 0; encode all shards with one "
+                    "model"
                 )
         index._snapshot = Snapshot.chain([shard._snapshot for shard in shards])
         if check_ids:
@@ -459,7 +459,7 @@ def _targets(
 
 
 def _pays_to_copy(lists: InvertedLists, n_allowed: int, n_queries: int) -> bool:
-    """Whether queries gain more than it takes where rows that may be found are copied out first."""
+    """Whether copying the allowed rows into a segment first saves more time than it costs."""
     n_rows, waste = lists.n_rows, float(_LONG_WASTE)
     if lists.suffixes.shape[1] <= 2:
         waste = min(_SHORT_WASTE * n_rows / n_allowed, _MAX_WASTE)

@@ -1,4 +1,4 @@
-"""Codes for other libraries: an index of Faiss, there and back, and scores by torch."""
+"""Exchange with other libraries: Faiss indexes in both directions, scores on torch devices."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def to_faiss(codebooks: Floats, codes: Array) -> Any:
     """
     faiss = require("faiss")
     n_codebooks, codebook_size, n_components = codebooks.shape
-    n_bits = _word_bits(codebook_size)
+    n_bits = _codeword_bits(codebook_size)
     index = faiss.IndexResidualQuantizer(
         n_components,
         n_codebooks,
@@ -26,7 +26,7 @@ def to_faiss(codebooks: Floats, codes: Array) -> Any:
         faiss.METRIC_INNER_PRODUCT,
         faiss.AdditiveQuantizer.ST_LUT_nonorm,
     )
-    # Faiss has codebooks of a power of two; no code names the codewords that fill them up.
+    # Faiss has codebooks of a power of two; no code uses the padding codewords.
     codewords = np.zeros((n_codebooks, 1 << n_bits, n_components), dtype=np.float32)
     codewords[:, :codebook_size] = codebooks
     faiss.copy_array_to_vector(codewords.ravel(), index.rq.codebooks)
@@ -37,7 +37,7 @@ def to_faiss(codebooks: Floats, codes: Array) -> Any:
 
 
 def faiss_codes(codes: Array, codebook_size: int) -> Array:
-    """Return codes packed as Faiss packs them: each codeword in as few bits as it needs.
+    """Return codes in the packed layout of Faiss: each codeword in as few bits as it needs.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def faiss_codes(codes: Array, codebook_size: int) -> Array:
     >>> faiss_codes(np.array([[1, 2]], dtype=np.uint8), codebook_size=16)
     array([[33]], dtype=uint8)
     """
-    return _pack(codes, [_word_bits(codebook_size)] * codes.shape[1])
+    return _pack(codes, [_codeword_bits(codebook_size)] * codes.shape[1])
 
 
 def from_faiss(index: Any) -> tuple[Floats, Array]:
@@ -68,7 +68,7 @@ def from_faiss(index: Any) -> tuple[Floats, Array]:
     Returns
     -------
     codebooks : (n_codebooks, codebook_size, n_components) float32
-        The largest codebook gives the size; smaller ones are filled up with zeros.
+        Padded with zeros to the size of the largest codebook.
     codes : (n_items, n_codebooks) uint8
 
     Raises
@@ -80,15 +80,17 @@ def from_faiss(index: Any) -> tuple[Floats, Array]:
     index = faiss.downcast_index(index)
     if not isinstance(index, faiss.IndexAdditiveQuantizer) or not index.is_trained:
         raise InvalidInputError(
-            f"give a trained faiss.IndexResidualQuantizer, got {type(index).__name__}"
+            f"index must be a trained faiss.IndexResidualQuantizer, got {type(index).__name__}"
         )
     if index.metric_type != faiss.METRIC_INNER_PRODUCT:
-        raise InvalidInputError("the Faiss index must use METRIC_INNER_PRODUCT")
+        raise InvalidInputError(
+            f"the Faiss index has metric {index.metric_type}; use METRIC_INNER_PRODUCT"
+        )
     quantizer = index.aq
     n_bits = [quantizer.nbits.at(s) for s in range(quantizer.M)]
     if max(n_bits) > 8:
         raise InvalidInputError(
-            f"codebooks of {2 ** max(n_bits)} codewords; at most 256 can be used"
+            f"the Faiss index has codebooks of {2 ** max(n_bits)} codewords; use at most 256"
         )
     codewords = faiss.vector_to_array(quantizer.codebooks).reshape(-1, index.d)
     codebooks = np.zeros((len(n_bits), 1 << max(n_bits), index.d), dtype=np.float32)
@@ -100,12 +102,12 @@ def from_faiss(index: Any) -> tuple[Floats, Array]:
     return codebooks, _unpack(packed, n_bits)
 
 
-def _word_bits(codebook_size: int) -> int:
+def _codeword_bits(codebook_size: int) -> int:
     return max(1, int(codebook_size - 1).bit_length())
 
 
 def _pack(codes: Array, n_bits: list[int]) -> Array:
-    """Put the codewords of each code one after another, each with its bits, lowest bit first."""
+    """Pack the codewords of each code, each in its number of bits, lowest bit first."""
     if set(n_bits) == {8}:
         return codes
     bits = [
@@ -116,7 +118,7 @@ def _pack(codes: Array, n_bits: list[int]) -> Array:
 
 
 def _unpack(packed: Array, n_bits: list[int]) -> Array:
-    """Read what `_pack` wrote; ignores the bits after the codewords."""
+    """Return the codes of `_pack`; ignore the padding bits."""
     bits = np.unpackbits(packed, axis=1, count=sum(n_bits), bitorder="little")
     ends = np.cumsum(n_bits)
     codewords = [
@@ -129,10 +131,10 @@ def _unpack(packed: Array, n_bits: list[int]) -> Array:
 def score_all(
     queries: Tensor, codes: Tensor, codebooks: Tensor, k: int, *, max_memory: int = MAX_MEMORY
 ) -> tuple[Tensor, Tensor]:
-    """Return the best items of each query, all scores computed, on the device of the tensors.
+    """Return the best items of each query by exhaustive search on the device of the tensors.
 
-    For many queries at once on a GPU, where one product of matrices beats any pruning. For
-    single queries, filters or a CPU take `CodeIndex`.
+    For many queries at once on a GPU, where one matrix product is faster than pruning. For single
+    queries, filters or a CPU use `CodeIndex`.
 
     Parameters
     ----------
@@ -149,7 +151,7 @@ def score_all(
     rows : tensor int64 (n_queries, k)
         Positions in `codes`, best first.
     scores : tensor (n_queries, k)
-        Of the dtype of `codebooks`. Which of two equal scores comes first is left open.
+        Of the dtype of `codebooks`. The order of equal scores is undefined.
 
     Raises
     ------
@@ -172,7 +174,7 @@ def score_all(
     rows = torch.empty((n_queries, 0), dtype=torch.int64, device=codes.device)
     scores = torch.empty((n_queries, 0), dtype=dtype, device=codes.device)
     queries = queries.to(dtype)
-    # A block holds its decoded vectors and, for each query, a score and what topk makes of it.
+    # A block holds its decoded vectors and, per query, a score and the output of topk.
     per_item = dtype.itemsize * (codebooks.shape[2] + 3 * n_queries)
     for block in row_blocks(len(codes), per_item, max_memory):
         codewords = codes[block].long()

@@ -1,6 +1,6 @@
-"""The flat layout of small indexes: codes in order of insertion, all scored, by NumPy alone.
+"""Flat layout of small indexes: codes in order of insertion, all scored by NumPy.
 
-Scores have the bits that the compiled traversal of inverted lists gives.
+Scores equal those of the compiled traversal of inverted lists to the bit.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # An index of up to this many items is flat. Measured: one query over 16,384 codes of 4 or 8 bytes
 # takes as long here, 0.10 or 0.17 ms, as in compiled inverted lists.
 FLAT_MAX_ROWS = 16_384
-# Scores that one call computes here, in 0.1 s. Longer batches load the compiled search.
+# Scores that one call computes with NumPy, in 0.1 s. Longer batches load the compiled search.
 FLAT_MAX_SCORES = 2 * 10**7
 _N_BLOCKS = 64
 
@@ -47,12 +47,12 @@ class Planes:
 
 
 def planes_of(codes: Array) -> Array:
-    """Return codes, (n_rows, n_bytes) uint8, byte by byte."""
+    """Return codes, (n_rows, n_bytes) uint8, as byte planes."""
     return frozen(codes.T.copy())
 
 
 def join_planes(segments: Sequence[Planes], keep: Sequence[Bools | None]) -> Array:
-    """Return the rows to keep of several segments, None for all."""
+    """Concatenate the rows to keep of several segments; a mask of None keeps all."""
     planes = [
         segment.planes if mask is None else segment.planes[:, mask]
         for segment, mask in zip(segments, keep, strict=True)
@@ -78,7 +78,7 @@ class FlatSegment(Planes):
     def join(
         cls, segments: Sequence[Any], keep: Sequence[Bools | None]
     ) -> Union[Self, "InvertedSegment"]:
-        """Make one segment of several, flat or inverted; a small one stays flat."""
+        """Merge segments, flat or inverted; a small result stays flat."""
         n_rows = sum(
             segment.n_rows if mask is None else int(np.count_nonzero(mask))
             for segment, mask in zip(segments, keep, strict=True)
@@ -114,7 +114,7 @@ class FlatSegment(Planes):
     def from_arrays(
         cls, arrays: Mapping[str, Array], info: Mapping[str, Any]
     ) -> Union[Self, "InvertedSegment"]:
-        """Read what `to_arrays` of either layout returned; check all codewords of a flat one."""
+        """Return the segment of `to_arrays`, of either layout; check all codewords if flat."""
         if "planes" not in arrays:
             from acqh.index.inverted import InvertedSegment
 
@@ -130,7 +130,7 @@ class FlatSegment(Planes):
 
 
 def flat_targets(snapshot: Snapshot[Any], masks: Sequence[Bools] | None) -> list[Target]:
-    """Return the planes of all parts, with the rows that may be found."""
+    """Return the planes of all parts, with their allowed rows."""
     return [
         Target(
             part.segment.planes,
@@ -142,19 +142,21 @@ def flat_targets(snapshot: Snapshot[Any], masks: Sequence[Bools] | None) -> list
 
 
 def search_flat(tables: Floats, targets: Sequence[Target], k: int) -> TopRows:
-    """Find each query's k best rows of all targets together, by the scores of all rows.
+    """Find each query's k best rows of all targets together by scoring all rows.
 
     `tables`: (n_queries, n_codebooks, codebook_size) float32. `targets`: in order of row.
     """
     planes, rows = allowed_rows(targets, tables.shape[1])
-    planes = planes.astype(np.intp)  # as `take` would, for every query
+    planes = planes.astype(np.intp)  # once; `take` would convert them for every query
     top = TopRows.none(len(tables), k)
     fill_best(top, (table_scores(table, planes) for table in tables), rows, k)
     return top
 
 
 def tables_of(codewords: Floats, queries: Floats) -> Floats:
-    """Return (n_queries, n_codebooks, codebook_size), summed over dimensions from first to last.
+    """Return look-up tables, (n_queries, n_codebooks, codebook_size) float32.
+
+    Products are summed over dimensions from first to last.
 
     `codewords`: (n_codebooks, n_components, codebook_size) float32. `queries`: (n_queries,
     n_components) float32. Raises InvalidInputError: scores of a query may overflow.
@@ -173,7 +175,7 @@ def tables_of(codewords: Floats, queries: Floats) -> Floats:
 
 
 def allowed_rows(targets: Sequence[Target], n_planes: int) -> tuple[Array, Ints]:
-    """Return the codes that may be found, (n_planes, n_rows) uint8, and their row numbers."""
+    """Return the allowed codes, (n_planes, n_rows) uint8, and their row numbers."""
     columns = [np.empty((n_planes, 0), dtype=np.uint8)]
     rows = [np.empty(0, dtype=np.int64)]
     for planes, first_row, allowed in targets:
@@ -208,7 +210,7 @@ def fill_best(top: TopRows, scores: Iterable[Floats], rows: Ints, k: int) -> Non
 def best_rows(scores: Floats, k: int) -> Ints:
     """Return the k best rows of one query: higher score first, then lower row."""
     candidates, width = np.arange(len(scores)), len(scores) // _N_BLOCKS
-    if k < width:  # k of the best are at least the k-th best of the best of each group
+    if k < width:  # the k-th best maximum of all groups is a threshold that k scores reach
         best = scores[: _N_BLOCKS * width].reshape(_N_BLOCKS, width).max(axis=0)
         candidates = np.flatnonzero(scores >= np.partition(best, -k)[-k])
     elif k < len(scores):

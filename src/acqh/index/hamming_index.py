@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, Ints, check_positive_int, take_in
+from acqh._core.keywords import suggest_keywords
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index.base import BaseIndex
 from acqh.index.checks import as_queries, as_thread_count, read_array, read_count, require
@@ -25,7 +26,8 @@ from acqh.index.search import Target, TopRows, check_scales, in_blocks
 # Distances are counted in two bytes.
 MAX_BITS = 65_528
 _LARGEST = float(np.finfo(np.float32).max)
-# From this many codes on, tables of two bytes pay: 200,000 codes of 64 bits take 1.4 ms, not 2.0.
+# From this many codes on, tables of two bytes are faster: 1.4 ms, not 2.0, for 200,000 codes of
+# 64 bits.
 _PAIRED_ROWS = 65_536
 
 
@@ -52,9 +54,9 @@ class HammingSegment(Planes):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array], info: Mapping[str, Any]) -> Self:
-        """Take back what `to_arrays` gave; arrays may be memory-mapped and are not copied.
+        """Return the segment of `to_arrays`; arrays may be memory-mapped and are not copied.
 
-        Raises CorruptBundleError: the arrays cannot be those of a segment.
+        Raises CorruptBundleError: the arrays are inconsistent.
         """
         n_bits, planes = read_count(info, "n_bits"), read_array(arrays, "planes", np.uint8)
         require(n_bits >= 1 and planes.ndim == 2 and len(planes) == -(-n_bits // 8), "planes")
@@ -88,8 +90,8 @@ class HammingIndex(BaseIndex[HammingSegment]):
     query. For a binary query that is ``n_bits - 2 * distance``, so the items of
     highest score are the nearest by Hamming distance. Equal scores are ordered by insertion.
 
-    Searching is safe while another thread changes the index: a search works on the state it found
-    when it started, and never waits.
+    Searching is safe while another thread changes the index: a search uses the state at its start,
+    and never waits.
 
     Parameters
     ----------
@@ -129,6 +131,7 @@ class HammingIndex(BaseIndex[HammingSegment]):
         """Bits of a code."""
         return self._n_bits
 
+    @suggest_keywords
     def search(
         self,
         queries: Any,
@@ -141,21 +144,20 @@ class HammingIndex(BaseIndex[HammingSegment]):
         Parameters
         ----------
         queries : (n_queries, ceil(n_bits / 8)) uint8, or (n_queries, n_bits) floats
-            Packed bits, or real vectors, which are compared with the items' signs in float32. Of
-            tensors the result has tensors, as `CodeIndex.search` gives them.
+            Packed bits, or real vectors in float32. For a torch tensor, or an array of CuPy or JAX,
+            the result has arrays of the same library.
         k : int
-            How many items to find for each query, at least 1.
+            Number of items per query, at least 1.
         filter : callable, (n_items,) bool, or iterable of ids, optional
-            Only these items may be found. A mask says it of each item in the order of `ids`; a
-            callable gets the array of all ids and returns such a mask; ids that are not there are
-            ignored.
+            Items that may be returned: a mask in the order of `ids`, a callable that gets the array
+            of all ids and returns such a mask, or ids. Unknown ids are ignored.
         n_threads : int, optional
-            Threads to share the queries among; as many as there are cores, if not given.
+            Threads that share the queries. Default: one per core.
 
         Returns
         -------
         SearchResult
-            Empty rows, with counts of 0, where no item may be found.
+            Exact.
 
         Raises
         ------
@@ -175,7 +177,7 @@ class HammingIndex(BaseIndex[HammingSegment]):
         return SearchResult.of(snapshot.take_ids(top.rows), top).as_kind(give_back)
 
     def distances(self, scores: Floats) -> Ints:
-        """Return the Hamming distances of scores that a search with packed bits gave.
+        """Return the Hamming distances of scores of a search with packed bits.
 
         Parameters
         ----------
@@ -226,12 +228,14 @@ class HammingIndex(BaseIndex[HammingSegment]):
         is_empty = codes.size == 0
         if codes.ndim != 2 or codes.shape[1] != n_bytes or not (is_empty or _are_bytes(codes)):
             raise InvalidInputError(
-                f"{self._n_bits} bits are packed in rows of {n_bytes} bytes, got {codes.dtype} of "
-                f"shape {codes.shape}; pack with np.packbits(bits, axis=1)"
+                f"codes have dtype {codes.dtype} and shape {codes.shape}; give {n_bytes} bytes per "
+                f"item, packed by np.packbits(bits, axis=1) from {self._n_bits} bits"
             )
         packed = np.ascontiguousarray(codes, dtype=np.uint8)
         if (packed[:, -1] & _spare_bits(self._n_bits)).any():
-            raise InvalidInputError(f"a code has a bit set beyond its {self._n_bits} bits")
+            raise InvalidInputError(
+                f"a code has a bit set beyond its {self._n_bits} bits; pack {self._n_bits} bits"
+            )
         return packed
 
     def _as_real(self, queries: Array) -> Floats:
@@ -241,7 +245,7 @@ class HammingIndex(BaseIndex[HammingSegment]):
 
 
 def _are_bytes(codes: Array) -> bool:
-    """Whether these are whole numbers from 0 to 255; not read where the type says so."""
+    """Whether all values are integers from 0 to 255; uint8 needs no check of values."""
     if codes.dtype.kind not in "iu":
         return False
     return codes.dtype == np.uint8 or bool(codes.min() >= 0 and codes.max() <= 255)
@@ -255,8 +259,8 @@ def search_planes(
 ) -> TopRows:
     """Find each query's k rows of highest inner product with the signs of their bits.
 
-    `targets`: in order of row. `queries`: packed bits, (n_queries, n_bytes) uint8, whose rows are
-    found by Hamming distance; or (n_queries, n_bits) float32.
+    `targets`: in order of row. `queries`: packed bits, (n_queries, n_bytes) uint8, for Hamming
+    distance; or (n_queries, n_bits) float32.
     """
     top = TopRows.none(len(queries), k)
     planes, rows = allowed_rows(targets, -(-n_bits // 8))
@@ -285,7 +289,7 @@ def _paired(planes: Array) -> Array:
 
 
 def _pair_scores(table: Floats, pairs: Array) -> Floats:
-    """Return the scores of codes by tables of two bytes, which are half as many."""
+    """Return the scores of codes by half as many tables, of two bytes each."""
     scores = np.zeros(pairs.shape[1], dtype=np.float32)
     for i, column in enumerate(pairs):
         entries = table[2 * i, :, np.newaxis] + table[2 * i + 1 : 2 * i + 2].sum(axis=0)
@@ -294,7 +298,7 @@ def _pair_scores(table: Floats, pairs: Array) -> Floats:
 
 
 def _hamming_scores(query: Array, planes: Array, n_bits: int) -> Floats:
-    """Return n_bits - 2 * distance of a packed query from each code."""
+    """Return ``n_bits - 2 * distance`` for the Hamming distance of a packed query to each code."""
     distances: Ints = np.zeros(planes.shape[1], np.uint8 if n_bits < 256 else np.uint16)
     for byte, plane in zip(query, planes, strict=True):
         distances += np.bitwise_count(plane ^ byte)
@@ -302,10 +306,10 @@ def _hamming_scores(query: Array, planes: Array, n_bits: int) -> Floats:
 
 
 def byte_tables(queries: Floats) -> Floats:
-    """Return what each value of each byte of a code adds to a score.
+    """Return the look-up tables of queries: the score of each value of each byte of a code.
 
-    `queries`: (n_queries, n_bits) float32. Gives (n_queries, n_bytes, 256) float32; sums of the
-    components with the signs of the bits, first bit first.
+    `queries`: (n_queries, n_bits) float32. Returns (n_queries, n_bytes, 256) float32: sums of the
+    query's values with the signs of the bits, first bit first.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Tables of the ids users gave: rows to ids, and ids to rows, in little memory.
+"""Tables of ids: row to id, and id to row, in little memory.
 
-An index has ids of one kind, whole numbers or texts. A table holds the ids of one segment by row.
-Numbers that simply count up are not stored at all; other numbers take 8 bytes each, and 4 more
-where they are not in rising order; texts take their UTF-8 bytes and 12 more.
+An index has ids of one type, integers or texts. A table holds the ids of one segment by row.
+Consecutive numbers are not stored. Other numbers take 8 bytes each, and 4 more if they are not in
+rising order; texts take their UTF-8 bytes and 12 more.
 """
 
 from bisect import bisect_left
@@ -18,20 +18,19 @@ from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh.index.checks import check_rising, frozen, read_array, require
 
 IdKind: TypeAlias = Literal["number", "text"]
-# What results carry where there is no item, so no item may have it.
+# Padding of results; no item may have it as its id.
 NO_NUMBER = -1
-# Texts are found in larger tables by compiled code, as the items of so large an index are.
+# Larger tables are searched by compiled code, as the codes of so large an index are.
 _SMALL_TABLE = 16_384
-# More ids than this share of a table are found by a dictionary of all its texts.
+# For more ids than this share of a table, a dictionary of all its texts is faster.
 _MANY = 1 / 32
 
 
 def read_ids(ids: Any) -> Array:
-    """Read ids of any accepted form.
+    """Return ids as an array: (n,) int64, or (n,) object of str; int64 if empty.
 
-    `ids`: a range, list, set, one-dimensional array, or a column of pandas, polars or Arrow. Gives
-    (n,) int64, or (n,) object of str; no ids at all give int64. Raises InvalidInputError: not
-    one-dimensional, mixed, or neither whole numbers nor texts.
+    `ids`: a range, list, set, one-dimensional array, or a column of pandas, polars or Arrow. Raises
+    InvalidInputError: not one-dimensional, mixed, or neither whole numbers nor texts.
 
     Examples
     --------
@@ -47,7 +46,7 @@ def read_ids(ids: Any) -> Array:
     ids, _ = take_in(ids)
     if isinstance(ids, np.ndarray) and ids.dtype.kind in "iu":
         return _as_numbers(ids)
-    # Columns of Arrow hold values of their own kind, and tensors numbers of theirs.
+    # Arrow columns and tensors hold values of their own types.
     as_list = getattr(ids, "to_pylist", None) or getattr(ids, "tolist", None)
     values = list(ids) if as_list is None else as_list()
     kinds = {type(value) for value in values}
@@ -59,7 +58,7 @@ def read_ids(ids: Any) -> Array:
         try:
             return _as_numbers(np.array(values, dtype=np.int64))
         except OverflowError as error:
-            raise InvalidInputError("a number among the ids does not fit 64 bits") from error
+            raise InvalidInputError("an id does not fit 64 bits; give smaller numbers") from error
     names = ", ".join(sorted(kind.__name__ for kind in kinds))
     raise InvalidInputError(f"ids must be all whole numbers or all str, got {names}")
 
@@ -68,18 +67,18 @@ def _as_numbers(ids: Ints) -> Ints:
     if ids.ndim != 1:
         raise InvalidInputError(f"ids have {ids.ndim} dimensions; give one id per item")
     if ids.dtype == np.uint64 and ids.size and ids.max() > np.iinfo(np.int64).max:
-        raise InvalidInputError("a number among the ids does not fit 64 bits with a sign")
+        raise InvalidInputError("an id does not fit a signed 64-bit integer; give smaller numbers")
     return ids.astype(np.int64)
 
 
 def kind_of(ids: Array) -> IdKind:
-    """Return the kind of ids that `read_ids` gave."""
+    """Return the type of ids from `read_ids`."""
     return "text" if ids.dtype == object else "number"
 
 
 @dataclass(frozen=True, slots=True)
 class RunningIds:
-    """The numbers first, first + 1, ...: nothing is stored.
+    """Consecutive numbers: first, first + 1, ...; nothing is stored.
 
     Examples
     --------
@@ -117,7 +116,7 @@ class RunningIds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberIds:
-    """Distinct numbers in row order; ``order`` sorts them, and is empty where they rise already.
+    """Distinct numbers in row order; ``order`` sorts them, and is empty if they are sorted.
 
     Examples
     --------
@@ -131,7 +130,7 @@ class NumberIds:
 
     @classmethod
     def of(cls, values: Ints) -> Self:
-        """Make the table; raise DuplicateIdError where a number repeats."""
+        """Return the table; raise DuplicateIdError if a number repeats."""
         if np.all(values[1:] > values[:-1]):
             return cls(frozen(values), frozen(np.empty(0, dtype=np.uint32)))
         order = np.argsort(values, kind="stable")
@@ -156,7 +155,8 @@ class NumberIds:
 
     def find(self, ids: Array) -> Ints:
         if self.order.size:
-            # All at once; to put the table in order would copy it. Places outside are damage.
+            # Binary search of all ids at once; a sorted table would be a copy. Positions out of
+            # range come from a damaged file.
             low, high = np.zeros(len(ids), dtype=np.int64), np.full(len(ids), len(self))
             for _ in range(len(self).bit_length()):
                 middle = (low + high) >> 1
@@ -191,7 +191,7 @@ class TextIds:
 
     @classmethod
     def of(cls, ids: Sequence[str]) -> Self:
-        """Make the table; raise DuplicateIdError where a text repeats."""
+        """Return the table; raise DuplicateIdError if a text repeats."""
         # Texts sort as their UTF-8 bytes do.
         order = sorted(range(len(ids)), key=ids.__getitem__)
         for before, after in pairwise(order):
@@ -231,7 +231,7 @@ class TextIds:
         if len(ids) > _MANY * n:
             row_of = {text_of(row): row for row in range(n)}
             return np.array([row_of.get(text, -1) for text in texts], dtype=np.int64)
-        order = self.order.clip(max=max(n - 1, 0))  # rows outside are damage
+        order = self.order.clip(max=max(n - 1, 0))  # rows out of range: a damaged file
         for i, text in enumerate(texts):
             place = bisect_left(order, text, key=text_of)
             if place < n and text_of(order[place]) == text:
@@ -243,13 +243,13 @@ class TextIds:
         return arrays, {"ids": "texts"}
 
 
-# `take` gives the ids of rows, `find` the row of each id, -1 where there is none, and `to_arrays`
-# what a file needs: named arrays, and a dictionary that JSON can hold.
+# `take` returns the ids of rows, `find` the row of each id, -1 for unknown ones, and `to_arrays`
+# the contents of a file: named arrays, and a dictionary of JSON values.
 IdTable: TypeAlias = RunningIds | NumberIds | TextIds
 
 
 def table_of(ids: Array) -> IdTable:
-    """Make the smallest table of ids that `read_ids` gave.
+    """Return the smallest table of ids from `read_ids`.
 
     Raises DuplicateIdError: an id occurs twice.
 
@@ -260,14 +260,14 @@ def table_of(ids: Array) -> IdTable:
     """
     if kind_of(ids) == "text":
         return TextIds.of(ids.tolist())
-    # The last is above the first, or the numbers have run around the end of 64 bits.
+    # If the last is below the first, the sum overflowed 64 bits.
     if ids.size and ids[-1] >= ids[0] and np.all(ids[1:] == ids[:-1] + 1):
         return RunningIds(int(ids[0]), len(ids))
     return NumberIds.of(ids)
 
 
 def chain_tables(tables: Sequence[IdTable]) -> IdTable:
-    """Make one table of several, in order; of numbers that count up through all, nothing is stored.
+    """Concatenate tables; consecutive numbers through all are not stored.
 
     Raises DuplicateIdError: an id occurs twice.
 
@@ -286,9 +286,9 @@ def chain_tables(tables: Sequence[IdTable]) -> IdTable:
 
 
 def join_tables(tables: Sequence[IdTable], keep: Sequence[Bools | None]) -> IdTable:
-    """Make one table of the rows to keep of several, None for all, in order.
+    """Concatenate the rows to keep of several tables; a mask of None keeps all.
 
-    Raises CorruptBundleError: an id occurs twice, which only a damaged file can bring about.
+    Raises CorruptBundleError: an id occurs twice, so the file is damaged.
     """
     try:
         if all(rows is None for rows in keep):
@@ -299,15 +299,15 @@ def join_tables(tables: Sequence[IdTable], keep: Sequence[Bools | None]) -> IdTa
         ]
         return table_of(np.concatenate(parts))
     except DuplicateIdError as error:
-        raise CorruptBundleError("the index has an id twice; verify its file") from error
+        raise CorruptBundleError("an id of the index occurs twice; verify its file") from error
 
 
 def table_from_arrays(arrays: Mapping[str, Array], info: Mapping[str, Any], n: int) -> IdTable:
-    """Take back what a table's `to_arrays` gave; arrays may be memory-mapped and are not copied.
+    """Return the table of `to_arrays`; arrays may be memory-mapped and are not copied.
 
     Checks types and shapes; `verify_table` reads every value.
 
-    Raises CorruptBundleError: the arrays cannot be those of a table of n ids.
+    Raises CorruptBundleError: the arrays do not form a table of n ids.
     """
     kind = info.get("ids")
     if kind == "running":
@@ -317,7 +317,7 @@ def table_from_arrays(arrays: Mapping[str, Array], info: Mapping[str, Any], n: i
         require(-(2**63) <= first <= 2**63 - n, "first")
         return RunningIds(first, n)
     if kind not in ("numbers", "texts"):
-        raise CorruptBundleError(f"stored ids are of the unknown kind {kind!r}")
+        raise CorruptBundleError(f"stored ids have the unknown type {kind!r}")
     order = read_array(arrays, "id_order", np.uint32)
     if kind == "numbers":
         values = read_array(arrays, "id_values", np.int64)
@@ -335,8 +335,7 @@ def table_from_arrays(arrays: Mapping[str, Array], info: Mapping[str, Any], n: i
 def verify_table(table: IdTable) -> None:
     """Read every id of a stored table.
 
-    Raises CorruptBundleError: ids repeat, are not valid texts, or are not in the order given for
-    look-up.
+    Raises CorruptBundleError: ids repeat, are not valid texts, or are not sorted.
     """
     if isinstance(table, RunningIds):
         return
@@ -345,10 +344,10 @@ def verify_table(table: IdTable) -> None:
         check_rising(table.starts, "id_starts", n, len(table.text))
     order = table.order if table.order.size else np.arange(n)
     if not np.array_equal(np.sort(order), np.arange(n)):
-        raise CorruptBundleError("the order of ids is not one of their rows")
+        raise CorruptBundleError("stored 'id_order' is not a permutation of the rows")
     ids = table.take(order)
     if not np.all(ids[1:] > ids[:-1]):
-        raise CorruptBundleError("ids are not in the order given for look-up, or repeat")
+        raise CorruptBundleError("stored 'id_order' does not sort the ids, or an id occurs twice")
 
 
 def _decode(text: Array) -> str:
@@ -359,4 +358,4 @@ def _decode(text: Array) -> str:
 
 
 def _repeat_message(identifier: Any) -> str:
-    return f"id {identifier!r} is given more than once; ids must differ from one another"
+    return f"id {identifier!r} occurs more than once; make ids unique"

@@ -1,4 +1,4 @@
-"""An immutable inverted multi-index of codes, for pruned search."""
+"""InvertedSegment: an immutable inverted multi-index of codes with norm bounds."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from acqh.index.flat import FlatSegment
 from acqh.index.norm_bounds import ResidualCodebooks
 from acqh.index.search import InvertedLists
 
-# Items are read this many at a time; each takes a few dozen bytes meanwhile.
+# Items per chunk; each needs a few dozen bytes of working memory.
 _CHUNK = 1 << 18
 
 _COUNTS = ("n_codebooks", "codebook_size", "n_rows", "n_prefix_a", "n_prefix_b")
@@ -44,18 +44,18 @@ _DTYPES = {
 }
 _NO_BOUNDS = frozen(np.empty(0, dtype=np.uint8))
 
-# Read twice: each call gives the codes (n, n_codebooks) uint8 and rows (n,) uint32 of all items, a
-# block at a time, the same each time; rows of one code rise.
+# Called twice: yields blocks of codes (n, n_codebooks) uint8 and rows (n,) uint32 of all items, the
+# same each time; rows of one code rise.
 Blocks: TypeAlias = Callable[[], Iterable[tuple[Array, Array]]]
 
 _ROW_BYTES = 4
 # Codes are grouped if at least this many items share a code, on average.
 _GROUPED_FROM = 2
-# A byte of a gap has this many of its bits.
+# A byte of a gap holds this many of its bits.
 _GAP_BITS = 7
-# Lists are pointed into with 32 bits.
+# Offsets into the gaps have 32 bits.
 _MAX_GAP_BYTES = 2**32 - 1
-# Prefixes are as long as leaves this many codes per list, on average.
+# The longest prefix with at least this many codes per list, on average, is chosen.
 _CODES_PER_LIST = 1 / 2
 
 
@@ -74,9 +74,7 @@ class InvertedSegment:
     """
 
     lists: InvertedLists
-    residuals: ResidualCodebooks | None = (
-        None  # measures norm_bounds when segments are joined; not stored
-    )
+    residuals: ResidualCodebooks | None = None  # computes norm bounds; not stored
 
     @classmethod
     def of(
@@ -104,7 +102,7 @@ class InvertedSegment:
         residuals: ResidualCodebooks | None,
         n_items: int | None = None,
     ) -> Self:
-        """Lay out what `build_lists` takes, and compute the norm bounds of its lists."""
+        """Build the inverted lists of blocks of items, and compute their norm bounds."""
         lists = build_lists(blocks, n_codebooks, codebook_size, n_items)
         if residuals is not None:
             lists = lists._replace(norm_bounds=residuals.norm_bounds(lists.starts, lists.suffixes))
@@ -112,7 +110,7 @@ class InvertedSegment:
 
     @classmethod
     def join(cls, segments: "Sequence[Self | FlatSegment]", keep: Sequence[Bools | None]) -> Self:
-        # Where rows are missing, what number each of the others has.
+        # New row numbers, for segments with removed rows.
         numbers = [
             None if mask is None else np.cumsum(mask, dtype=np.uint32) - np.uint32(1)
             for mask in keep
@@ -133,8 +131,8 @@ class InvertedSegment:
 
         n_items, first = sum(counts), segments[0]
         once = list(blocks()) if n_items <= _CHUNK else None  # small enough to keep
-        source = blocks if once is None else lambda: once
-        return cls.of_blocks(source, *first.shape, first.residuals, n_items)
+        reread = blocks if once is None else lambda: once
+        return cls.of_blocks(reread, *first.shape, first.residuals, n_items)
 
     @property
     def inverted(self) -> Self:
@@ -212,7 +210,7 @@ class InvertedSegment:
             yield entries[:n_read], rows[:n_read]
 
     def _codes_at(self, entries: Ints) -> Array:
-        """Return the whole codes of entries, which rise."""
+        """Return the full codes of entries, which rise."""
         n_codebooks, codebook_size = self.shape
         codes = np.empty((len(entries), n_codebooks), dtype=np.uint8)
         if not read_codes(self.lists.starts, self.lists.suffixes, codebook_size, entries, codes):
@@ -228,10 +226,10 @@ class InvertedSegment:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array], info: Mapping[str, Any]) -> Self:
-        """Take back what `to_arrays` gave; arrays may be memory-mapped and are not copied.
+        """Return the segment of `to_arrays`; arrays may be memory-mapped and are not copied.
 
-        Checks types, shapes and where lists begin, so that no search can read outside an array, but
-        reads neither codes nor rows: that is what `verify` is for.
+        Checks types, shapes and the starts of lists, so that no search reads outside an array.
+        `verify` also reads codes and rows.
 
         Raises CorruptBundleError: the arrays cannot be those of a segment.
         """
@@ -250,8 +248,8 @@ class InvertedSegment:
         n_entries = len(lists.suffixes) if lists.suffixes.ndim == 2 else -1
         require(1 <= n_codebooks <= MAX_CODEBOOKS, "n_codebooks")
         require(1 <= lists.codebook_size <= MAX_CODEBOOK_SIZE, "codebook_size")
-        side = max_half_length(lists.codebook_size)
-        require(lists.n_prefix_a <= side and lists.n_prefix_b <= side, "n_prefix_a")
+        half = max_half_length(lists.codebook_size)
+        require(lists.n_prefix_a <= half and lists.n_prefix_b <= half, "n_prefix_a")
         require(n_prefix <= n_codebooks, "n_prefix_b")
         require(lists.suffixes.shape == (n_entries, n_codebooks - n_prefix), "suffixes")
         check_rising(lists.starts, "starts", lists.codebook_size**n_prefix, n_entries)
@@ -280,7 +278,7 @@ class InvertedSegment:
         for codes, rows in self.items():
             has_row[rows] = True
             columns = np.concatenate([last, np.column_stack([codes, rows])]).T
-            # Each code compared with the one before it, of equal ones the rows.
+            # Compare each code with the previous one; if they are equal, their rows.
             equal = np.ones(max(columns.shape[1] - 1, 0), dtype=bool)
             for column in columns:
                 if (equal & (column[1:] < column[:-1])).any():
@@ -292,7 +290,7 @@ class InvertedSegment:
         if len(lists.norm_bounds) and self.residuals is not None:
             measured = self.residuals.norm_bounds(lists.starts, lists.suffixes)
             require(measured.shape == lists.norm_bounds.shape, "norm_bounds")
-            # Rounding may decide a step.
+            # Rounding may change a bound by one step.
             steps = lists.norm_bounds.astype(np.int64) - measured
             require(bool((np.abs(steps) <= 1).all()), "norm_bounds")
 
@@ -300,13 +298,13 @@ class InvertedSegment:
 def build_lists(
     blocks: Blocks, n_codebooks: int, codebook_size: int, n_items: int | None = None
 ) -> InvertedLists:
-    """Sort items by their codes, those of equal codes as they come, and group these if it pays.
+    """Sort items stably by their codes into lists, and group equal codes if that saves memory.
 
-    In memory are a block, the layout, a second copy of its largest list while lists are sorted, and
-    where codes are grouped a second layout, which is smaller.
+    Memory: one block, the lists, a second copy of the largest list while it is sorted, and the
+    smaller grouped lists.
 
-    `blocks`: gives all items, in blocks; called twice. `n_items`: how many there are, where it is
-    known. Raises InvalidInputError: the blocks are not the same both times.
+    `blocks`: yields all items; called twice. `n_items`: their number, if known. Raises
+    InvalidInputError: the blocks differ between both calls.
     """
     shape = n_codebooks, codebook_size
     counts = _count(blocks, shape, n_items)
@@ -333,7 +331,7 @@ def _count(blocks: Blocks, shape: tuple[int, int], n_items: int | None) -> Ints:
     """Return how many items each list has, or each part of a list."""
     n_codebooks, codebook_size = shape
     if n_items is None:
-        # As finely as any layout may need it.
+        # By the longest prefix that any layout uses.
         n_prefix = min(2 * max_half_length(codebook_size), n_codebooks)
     else:
         n_prefix = sum(choose_prefix(n_items, *shape))
@@ -360,7 +358,8 @@ def _place(
             break
     if not had_room or not np.array_equal(free, ends):
         raise InvalidInputError(
-            "the items were not the same when they were read again; give parts that do not change"
+            "the items changed between the first and the second reading; give parts that do not "
+            "change"
         )
     return suffixes, rows
 
@@ -370,21 +369,21 @@ def _starts(counts: Ints) -> Array:
 
 
 def max_half_length(codebook_size: int) -> int:
-    """Return how many codewords fit one half of a list's number, of at most 256 values.
+    """Return how many codewords fit one half of a prefix, which has at most 256 values.
 
     Examples
     --------
     >>> max_half_length(256), max_half_length(16)
     (1, 2)
     """
-    halves = 1
-    while 1 < codebook_size ** (halves + 1) <= MAX_CODEBOOK_SIZE:
-        halves += 1
-    return halves
+    length = 1
+    while 1 < codebook_size ** (length + 1) <= MAX_CODEBOOK_SIZE:
+        length += 1
+    return length
 
 
 def grouping_pays(n_items: int, n_codes: int, n_codebooks: int, codebook_size: int) -> bool:
-    """Whether to keep each code once, with a list of rows: many share one, and it takes less."""
+    """Whether storing each distinct code once, with a list of rows, saves memory."""
 
     def entry_bytes(n_entries: int) -> int:
         halves = choose_prefix(n_entries, n_codebooks, codebook_size)
@@ -398,9 +397,9 @@ def grouping_pays(n_items: int, n_codes: int, n_codebooks: int, codebook_size: i
 
 
 def choose_prefix(n_entries: int, n_codebooks: int, codebook_size: int) -> tuple[int, int]:
-    """Return the number of codewords in both halves of the prefix that suits that many entries."""
-    side = max_half_length(codebook_size)
-    for n_prefix_a, n_prefix_b in ((side, side), (side, 0)):
+    """Return the number of codewords in both halves of the prefix for this many entries."""
+    half = max_half_length(codebook_size)
+    for n_prefix_a, n_prefix_b in ((half, half), (half, 0)):
         n_lists = codebook_size ** (n_prefix_a + n_prefix_b)
         if n_prefix_a + n_prefix_b <= n_codebooks and n_entries >= n_lists * _CODES_PER_LIST:
             return n_prefix_a, n_prefix_b

@@ -1,4 +1,4 @@
-"""Norm bounds: how much the codewords after a prefix can add to a score."""
+"""Norm bounds of inverted lists: upper bounds of the scores of suffixes, by Cauchy-Schwarz."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -14,7 +14,7 @@ _MAX_STEPS = 255
 _MIN_SUFFIX = 3
 # Relative rounding error of one float32 operation, doubled.
 _ROUNDING = 2.0**-23
-# More than all products together that are too small for float32 can add.
+# Above the sum of all products that underflow in float32.
 _TINY = 1e-38
 
 
@@ -29,13 +29,13 @@ class ResidualCodebooks:
 
     # (n_codebooks, codebook_size, n_components) float32: the codebooks, each less its mean.
     codewords: Floats
-    means: Floats  # (n_codebooks, n_components) float64: what was taken off
+    means: Floats  # (n_codebooks, n_components) float64: means of the codebooks
     radii: Floats  # (n_codebooks,) float64: length of the longest of `codewords`
-    lengths: Floats  # (n_codebooks,) float64: length of the longest codeword as it is
+    lengths: Floats  # (n_codebooks,) float64: length of the longest codeword before centring
 
     @classmethod
     def of(cls, codebooks: Floats) -> Self:
-        """Measure codebooks, (n_codebooks, codebook_size, n_components) float32."""
+        """Centre codebooks, (n_codebooks, codebook_size, n_components) float32."""
         means = codebooks.mean(axis=1, dtype=np.float64)
         with np.errstate(over="ignore"):
             codewords = (codebooks - means[:, np.newaxis]).astype(np.float32)
@@ -62,13 +62,13 @@ class ResidualCodebooks:
     def bounds(self, queries: Floats, n_prefix: int) -> tuple[Floats, Floats]:
         """Return the bounds of suffix scores: a base, and a span per step of a norm bound.
 
-        `queries`: (n_queries, n_components) float32. Gives `bases`, `spans`: (n_queries,) float32;
-        with all that rounding can do to a score; infinity and 0 where there is no bound.
+        `queries`: (n_queries, n_components) float32. Returns `bases`, `spans`: (n_queries,)
+        float32, rounding errors included; infinity and 0 if there is no bound.
         """
         exact = queries.astype(np.float64)
         norms = np.sqrt(np.square(exact).sum(axis=1))
         mean = exact @ self.means[n_prefix:].sum(axis=0)
-        spans = norms * self._step(n_prefix)  # NaN where codebooks leave float32
+        spans = norms * self._step(n_prefix)  # NaN if codebooks exceed float32
         n_terms = queries.shape[1] + 4 * len(self.codewords) + 64
         bases = mean + 2 * n_terms * _ROUNDING * norms * self.lengths.sum() + _TINY
         bases += 8 * _ROUNDING * (np.abs(mean) + _MAX_STEPS * spans)
@@ -78,5 +78,5 @@ class ResidualCodebooks:
         return np.where(usable, upper[0], np.float32(np.inf)), np.where(usable, upper[1], 0)
 
     def _step(self, n_prefix: int) -> float:
-        """Return how much longer a suffix can be for each step of its list's norm_bound."""
+        """Return the norm that one step of a stored norm bound stands for."""
         return float(self.radii[n_prefix:].sum()) * (1 + 1e-4) / _MAX_STEPS

@@ -13,11 +13,11 @@ from acqh.index.snapshot import S, Snapshot
 _CANDIDATES = 200
 # Numbers of full vectors in memory at a time.
 _MAX_NUMBERS = 1 << 22
-_NO_RERANK = "rerank_k needs rerank: the full vectors of the items"
+_NO_RERANK = "rerank_k requires rerank=, the full vectors of the items"
 
 
 def candidate_count(k: int, rerank: Any, rerank_k: int | None) -> int:
-    """Return how many items the search over codes has to find; raise InvalidInputError.
+    """Return the number of candidates of the search over codes; raise InvalidInputError.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def rerank_hits(
     hits : SearchResult
         The candidates, by their codes.
     places : (n_queries, n_hits) int64
-        Where each stands in the order of ids.
+        Position of each in the order of ids.
     n_items : int
         Of the index.
     queries : (n_queries, n_components) float32
@@ -68,7 +68,7 @@ def rerank_hits(
         repeated = np.repeat(queries[part], hits.counts[part], axis=0)
         products = np.full(is_hit.shape, -np.inf, dtype=np.float32)
         products[is_hit] = np.einsum("ik,ik->i", full.astype(np.float32, copy=False), repeated)
-        # Equal ones by insertion, and what is not is_hit last.
+        # Ties in order of insertion; padding last.
         order = np.lexsort((places[part], -products, ~is_hit))[:, :k]
         best[part, : order.shape[1]] = order
         scores[part, : order.shape[1]] = np.take_along_axis(products, order, axis=1)
@@ -77,11 +77,11 @@ def rerank_hits(
     ids[np.arange(k) >= counts[:, np.newaxis]] = None if ids.dtype == object else -1
     unknown = np.full(len(queries), np.inf, dtype=np.float32)
     proven = np.zeros(len(queries), dtype=bool)
-    return SearchResult(ids, scores, counts, hits.scored, hits.visited, proven, unknown)
+    return SearchResult(ids, scores, counts, hits.scored, hits.n_scanned, proven, unknown)
 
 
 def places_of(snapshot: Snapshot[S], rows: Ints) -> Ints:
-    """Return where rows stand among those that are still there; -1 for rows below 0."""
+    """Return the positions of rows among the live ones; -1 for rows below 0."""
     places = np.full(rows.shape, -1, dtype=np.int64)
     before = 0
     for number, part in enumerate(snapshot.parts):
@@ -102,7 +102,7 @@ def _as_vectors(vectors: Any, n_items: int, width: int) -> Array:
         array = as_rows(vectors, "rerank", InvalidInputError)
     if array.shape != (n_items, width) or array.dtype.kind not in "iuf":
         raise InvalidInputError(
-            f"rerank has {array.dtype} of shape {array.shape}; give a vector of {width} components "
-            f"for each of {n_items} items, in the order of 'ids'"
+            f"rerank has dtype {array.dtype} and shape {array.shape}; give numbers of shape "
+            f"({n_items}, {width}), in the order of 'ids'"
         )
     return np.asarray(array)

@@ -1,4 +1,4 @@
-"""What a search returns."""
+"""SearchResult: the best items of each query."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -18,29 +18,28 @@ class SearchResult:
     Parameters
     ----------
     ids : (n_queries, k) int64, or object for texts
-        The ids the items were added under; -1 or None where there are fewer than k items.
+        Ids of the items; padded with -1, or None for texts, if there are fewer than k items.
     scores : (n_queries, k) float32
-        Falling; minus infinity where there are fewer than k items.
+        In falling order; padded with minus infinity.
     counts : (n_queries,) int64
-        How many items were found, from the left.
+        Number of items of each query.
     scored : (n_queries,) int64
-        How many codes the search had to score; where items share codes, each code counts once.
-    visited : (n_queries,) int64, optional
-        How many codes the search visited: those scored, and those dropped after some of their
-        codewords. Codes skipped by the codewords of their inverted list, the first two or three,
-        do not count. If not given, those scored.
+        Number of codes scored in full; a code that several items share counts once.
+    n_scanned : (n_queries,) int64, optional
+        Number of codes scanned: those scored in full, and those pruned after some of their
+        codewords. Codes pruned with their whole inverted list do not count. Default: `scored`.
     exact : (n_queries,) bool, optional
-        Whether the answer is proven: no other item belongs in it. If not given, all are.
+        Whether the result is proven exact. Default: all are.
     bound : (n_queries,) float32, optional
-        No item that is missing from the answer scores more. If not given, the last score, or minus
-        infinity where there are fewer than k items: what it is for every proven answer.
+        Upper bound of the scores of items missing from the result. Default: the last score, or
+        minus infinity if there are fewer than k items, as for every exact result.
 
     Examples
     --------
     >>> import acqh
     >>> index = acqh.HammingIndex(8).add([[7], [9]], ids=["a", "b"])
-    >>> found = index.search([[7]], k=2)
-    >>> found.ids.tolist(), found.scores.tolist(), found.counts.tolist()
+    >>> result = index.search([[7]], k=2)
+    >>> result.ids.tolist(), result.scores.tolist(), result.counts.tolist()
     ([['a', 'b']], [[8.0, 2.0]], [2])
     """
 
@@ -48,14 +47,14 @@ class SearchResult:
     scores: Floats
     counts: Ints
     scored: Ints
-    visited: Ints = None  # type: ignore[assignment]
+    n_scanned: Ints = None  # type: ignore[assignment]
     exact: Bools = None  # type: ignore[assignment]
     bound: Floats = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         n_queries, k = self.scores.shape
         values = {
-            "visited": self.scored,
+            "n_scanned": self.scored,
             "exact": np.ones(n_queries, dtype=bool),
             "bound": self.scores[:, -1] if k else np.full(n_queries, -np.inf, dtype=np.float32),
         }
@@ -72,29 +71,29 @@ class SearchResult:
 
     @classmethod
     def of(cls, ids: Array, top: TopRows) -> Self:
-        """Make a result of the best rows, with their ids, and what is known of the others."""
+        """Return the result of the best rows, with their ids."""
         last = top.scores[:, -1]
         exact = (top.ceilings < last) | (top.ceilings == -np.inf)
         bound = np.maximum(top.ceilings, last)
-        visited, scored = top.tallies.T
-        return cls(ids, top.scores, top.counts, scored, visited, exact, bound)
+        n_scanned, scored = top.tallies.T
+        return cls(ids, top.scores, top.counts, scored, n_scanned, exact, bound)
 
     @classmethod
     def merge(cls, results: Sequence["SearchResult"], k: int) -> "SearchResult":
-        """Return the k best of what several indexes results for the same queries.
+        """Merge the results of several indexes for the same queries into the k best.
 
         Equal scores stay in the order of the results, as if all items were in one index.
 
         Parameters
         ----------
         results : sequence of SearchResult
-            At least one; of indexes whose scores can be compared, such as shards of one model.
+            At least one; of indexes with comparable scores, such as shards of one model.
         k : int
 
         Returns
         -------
         SearchResult
-            Its ``scored`` and ``visited`` are the sums over all.
+            Its ``scored`` and ``n_scanned`` are the sums over all.
 
         Examples
         --------
@@ -111,20 +110,20 @@ class SearchResult:
         best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         scores = np.take_along_axis(scores, best, axis=1)
         last = scores[:, -1]
-        # What a shard left out does not matter where it scores less than what others results.
-        settled = [result.exact | (result.bound < last) for result in results]
+        # An item missing from a shard's result does not matter if it scores below the last hit.
+        is_exact = [result.exact | (result.bound < last) for result in results]
         return cls(
             np.take_along_axis(ids, best, axis=1),
             scores,
             np.minimum(np.sum([result.counts for result in results], axis=0), k),
             np.sum([result.scored for result in results], axis=0),
-            np.sum([result.visited for result in results], axis=0),
-            np.all(settled, axis=0),
+            np.sum([result.n_scanned for result in results], axis=0),
+            np.all(is_exact, axis=0),
             np.max([last, *(np.where(r.exact, last, r.bound) for r in results)], axis=0),
         )
 
     def to_pandas(self) -> Any:
-        """Return one row per item found, as a ``pandas.DataFrame``.
+        """Return one row per hit, as a ``pandas.DataFrame``.
 
         Returns
         -------
@@ -153,7 +152,7 @@ class SearchResult:
         return require("pandas").DataFrame(self._columns())
 
     def to_arrow(self) -> Any:
-        """Return one row per item found, as a ``pyarrow.Table`` with the columns of `to_pandas`.
+        """Return one row per hit, as a ``pyarrow.Table`` with the columns of `to_pandas`.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Best-first search of inverted lists: what the compiled traversal takes, limits, and batches."""
+"""Best-first search of inverted lists: arguments of the compiled traversal, limits, batches."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,14 +15,14 @@ MAX_SCALE = 2.0**124
 NO_KEY = np.uint64(0xFF800000FFFFFFFF)
 # More than any number of codes.
 NO_LIMIT = 2**62
-# Tables are always this wide, so that any stored byte is a valid index.
+# Look-up tables always have this width: any stored byte is a valid index.
 TABLE_WIDTH = 256
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
 # Spare places for candidates beyond twice k: more mean fewer selections of the best.
 _SPARE_KEYS = 32
 # Queries whose tables are filled at a time.
 _TABLES_AT_ONCE = 4
-# Numbers of 8 bytes kept for all queries that are searched at once.
+# Numbers of 8 bytes in memory for all queries of a block.
 _MAX_NUMBERS = 4_000_000
 
 
@@ -59,18 +59,18 @@ class InvertedLists(NamedTuple):
 
 
 class SearchLimits(NamedTuple):
-    """When the search of one segment may stop before its answer is proven."""
+    """When the search of one segment may stop before its result is proven exact."""
 
-    limit: int  # how many codes a query may have visited when it leaves the segment
-    misses: float  # how many of the k best may be missed, as expected; below 0 for none
+    limit: int  # how many codes a query may have scanned when it leaves the segment
+    misses: float  # expected number of the k best that may be missed; below 0 for none
 
 
 class Query(NamedTuple):
-    """One query over one segment: its tables and bounds, the rows it may find, its best so far."""
+    """One query over one segment: look-up table, bounds, allowed rows, best keys so far."""
 
     table: Array  # (n_codebooks, TABLE_WIDTH) float32
-    # (n_suffix + 1,) float32: the most that the codewords from each place of a suffix on can add,
-    # with rounding.
+    # (n_suffix + 1,) float32: upper bound of the scores of a suffix from each codebook on, with
+    # rounding.
     suffix_max: Array
     # A suffix adds at most ``base`` plus ``span`` times the norm bound of its list.
     base: float
@@ -80,7 +80,7 @@ class Query(NamedTuple):
     first_row: int
     k: int
     keys: Array  # (capacity,) uint64
-    # (2,) int64, increased: number of codes visited, and of codes scored to the last codeword.
+    # (2,) int64, increased: number of codes scanned, and of codes scored to the last codeword.
     tally: Array
 
 
@@ -94,7 +94,7 @@ class Traversal(NamedTuple):
     bounds_a: Array
     bounds_b: Array
     visited: Array
-    # (2,) int64: how many of each half are in order so far; the others come later.
+    # (2,) int64: number of prefixes of each half that are sorted so far.
     ordered: Array
     chosen: Array
     buckets: Array
@@ -106,7 +106,7 @@ class Target(NamedTuple):
 
     arrays: Any  # `InvertedLists`, or the byte planes of a flat segment
     first_row: int  # what to add to its row numbers
-    # (n_bytes,) uint8: a bit for each row that may be found, lowest bit first; empty for all.
+    # (n_bytes,) uint8: a bit for each allowed row, lowest bit first; empty if all are allowed.
     allowed: Array
 
 
@@ -116,7 +116,7 @@ class TopRows(NamedTuple):
     rows: Ints  # (n_queries, k) int64: -1 where there are fewer than k
     scores: Floats  # (n_queries, k) float32: minus infinity where there are fewer than k
     counts: Ints  # (n_queries,) int64
-    # (n_queries, 2) int64: number of codes visited, and of codes scored to the last codeword.
+    # (n_queries, 2) int64: number of codes scanned, and of codes scored to the last codeword.
     tallies: Ints
     # (n_queries,) float32: upper bound of the scores of unvisited items if it is not below the last
     # score, else minus infinity.
@@ -139,10 +139,10 @@ class TopRows(NamedTuple):
 
 
 class StopRule(NamedTuple):
-    """When a search may stop before its answer is proven; by default never."""
+    """When a search may stop before its result is proven exact; by default never."""
 
-    budget: int | None = None  # how many codes each query may visit
-    recall: float = 1.0  # expected share of the k best to find
+    budget: int | None = None  # number of codes that each query may scan
+    recall: float = 1.0  # expected recall of the k best
 
     def limits(self, targets: Sequence[Target], k: int) -> Sequence[SearchLimits | None]:
         """Return the limits of each target, in proportion to its codes."""
@@ -165,7 +165,7 @@ EXHAUSTIVE = StopRule()
 
 
 def as_stop_rule(budget: Any, recall: Any) -> StopRule:
-    """Check when a search may stop; raise InvalidInputError.
+    """Check `budget` and `recall`; raise InvalidInputError.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def search_inverted(
     n_threads: int,
     stop: StopRule = EXHAUSTIVE,
 ) -> TopRows:
-    """Find each query's k best rows of all targets together; exactly, unless a rule stops it.
+    """Find each query's k best rows of all targets together: exactly, or until a rule stops it.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def search_inverted(
     k : int
         At least 1.
     n_items : int
-        How many rows may be found at most.
+        Number of items of all targets.
     n_threads : int
     stop : StopRule, optional
 
@@ -220,7 +220,7 @@ def search_inverted(
     def search(block: slice) -> None:
         block_queries, mine = queries[block], top.part(block)
         n_queries = len(block_queries)
-        # For one segment a few queries at a time, in the nearest cache.
+        # For one segment a few queries at a time: their tables stay in the L1 cache.
         n_tables = min(n_queries, _TABLES_AT_ONCE) if len(targets) == 1 else n_queries
         tables = np.zeros((n_tables, len(codewords), TABLE_WIDTH), dtype=np.float32)
         tops = np.empty((n_queries, len(codewords)), dtype=np.float32)
@@ -243,7 +243,7 @@ def search_inverted(
 
     # Tables have single precision, two entries to a number.
     in_blocks(search, len(queries), capacity + len(codewords) * TABLE_WIDTH // 2, n_threads)
-    top.ceilings[top.counts == n_items] = -np.inf  # every item is in the answer
+    top.ceilings[top.counts == n_items] = -np.inf  # every item is in the result
     return top
 
 
@@ -251,18 +251,18 @@ def check_scales(scales: Floats, first: int = 0, *, limit: float = MAX_SCALE) ->
     """Raise InvalidInputError for queries whose scores may overflow.
 
     `scales`: (n_queries,); bounds of the magnitude of any score; NaN where there is none. `first`:
-    number of the first query. `limit`: what a magnitude must be below.
+    number of the first query. `limit`: exclusive upper limit of the magnitude.
     """
     too_large = ~(scales < limit)
     if too_large.any():
         number = first + int(np.argmax(too_large))
-        raise InvalidInputError(f"query {number} is too large: its scores overflow; scale it down")
+        raise InvalidInputError(f"the scores of query {number} overflow; scale the query down")
 
 
 def in_blocks(
     search: Callable[[slice], None], n_queries: int, n_numbers: int, n_threads: int
 ) -> None:
-    """Search a batch in blocks of queries, so that all threads have a share and memory is bounded.
+    """Search a batch in blocks of queries, one or more per thread, in bounded memory.
 
     `n_numbers`: how many numbers of 8 bytes a search keeps for each query.
     """

@@ -1,17 +1,17 @@
-"""Immutable states of an index: a chain of parts, each a segment with its ids and what is gone.
+"""Immutable states of an index: a sequence of parts, each a segment with its ids and live rows.
 
-A change makes a new snapshot that shares all untouched parts with the one before. Rows are numbered
-through all parts, in order of insertion, removed ones included until their part is written again.
+A change makes a new snapshot that shares all unchanged parts with the previous one. Rows are
+numbered through all parts, in order of insertion; removed rows keep their numbers until their part
+is rewritten.
 
-Parts are joined so that each is at least twice as large as the next, and none but the last has
-fewer than 1,024 items. So there are at most about ``log2(n / 1024)`` of them, and an item is moved
-at most that many times after the first joins of small parts, which move fewer than 1,024 items a
-call. A part is also written again once half of its rows are gone, which costs a constant for each
-removal.
+Parts are merged as in a log-structured merge tree. Each is at least twice as large as the next, and
+none but the last has fewer than 1,024 items. So there are at most about ``log2(n / 1024)`` parts,
+and an item is moved about as many times. A part is also rewritten once half of its rows are
+removed, at constant cost per removal.
 
-This is the seam to files: a snapshot is its parts, its kind of ids and its next number, and
-``Part.to_arrays`` and ``Part.from_arrays`` turn a part into named arrays and a small dictionary
-that JSON can hold, and back. Arrays may be read-only memory maps.
+Files hold the parts, the type of ids and the next number of a snapshot. ``Part.to_arrays`` and
+``Part.from_arrays`` convert a part to named arrays and a dictionary of JSON values, and back.
+Arrays may be read-only memory maps.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,19 +42,19 @@ from acqh.index.ids import (
 # Rows are numbered in four bytes, and so is the end of the last.
 MAX_ROWS = 2**32 - 1
 _GROWTH = 2
-# Smaller parts are joined with the next whatever its size: they cost a search more than a join.
+# Smaller parts are always merged with the next: they slow down searches more than a merge costs.
 _SMALL = 1024
-# No bits at all: every row is there.
+# No bits: every row is live.
 ALL_ROWS = np.empty(0, dtype=np.uint8)
 ALL_ROWS.setflags(write=False)
 
 
 class Segment(Protocol):
-    """What a snapshot asks of a segment, such as ``InvertedSegment`` or ``FlatSegment``."""
+    """Interface of segments, such as ``InvertedSegment`` and ``FlatSegment``."""
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
 
     @property
     def nbytes(self) -> int:
@@ -65,17 +65,17 @@ class Segment(Protocol):
 
     @classmethod
     def join(cls, segments: Sequence[Any], keep: Sequence[Bools | None]) -> Any:
-        """Make one segment of the rows to keep of several, None for all; numbers them again."""
+        """Merge the rows to keep of several segments; a mask of None keeps all."""
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return what a file needs: named arrays, and a dictionary that JSON can hold."""
+        """Return the contents of a file: named arrays, and a dictionary of JSON values."""
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array], info: Mapping[str, Any]) -> Any:
-        """Take back what `to_arrays` gave, checked so that no search can leave the arrays."""
+        """Return the segment of `to_arrays`, checked so that no search reads outside an array."""
 
     def verify(self) -> None:
-        """Read every value; raise CorruptBundleError where they contradict each other."""
+        """Read every value; raise CorruptBundleError if they are inconsistent."""
 
 
 S = TypeVar("S", bound=Segment)
@@ -83,33 +83,33 @@ S = TypeVar("S", bound=Segment)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part(Generic[S]):
-    """A segment, the ids of its rows, and which rows are still there."""
+    """A segment, the ids of its rows, and which rows are live (not removed)."""
 
     segment: S
     ids: IdTable
-    # (n_bytes,) uint8: a bit for each row, lowest bit first; empty where every row is there.
+    # (n_bytes,) uint8: a bit for each row, lowest bit first; empty if every row is live.
     live: Array
     n_live: int
 
     @classmethod
     def of(cls, segment: S, ids: IdTable) -> Self:
-        """Make a part of new rows."""
+        """Return a part of new rows."""
         return cls(segment, ids, ALL_ROWS, segment.n_rows)
 
     @classmethod
     def join(cls, parts: "Sequence[Part[S]]") -> Self:
-        """Make one part of the rows that are still there, in order."""
+        """Merge the live rows of several parts, in order."""
         keep = [part.live_rows() if part.live.size else None for part in parts]
         segment = type(parts[0].segment).join([part.segment for part in parts], keep)
         return cls.of(segment, join_tables([part.ids for part in parts], keep))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of codes, rows and the marks of removed rows, without ids."""
+        """Bytes of codes, row numbers and live bits, without ids."""
         return self.segment.nbytes + self.live.nbytes
 
     def to_arrays(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Return what a file needs: named arrays, and a dictionary that JSON can hold."""
+        """Return the contents of a file: named arrays, and a dictionary of JSON values."""
         segment_arrays, segment_info = self.segment.to_arrays()
         id_arrays, id_info = self.ids.to_arrays()
         arrays = {**segment_arrays, **id_arrays, "live": self.live}
@@ -119,11 +119,12 @@ class Part(Generic[S]):
     def from_arrays(
         cls, segment_type: type[S], arrays: Mapping[str, Array], info: Mapping[str, Any]
     ) -> Self:
-        """Take back what `to_arrays` gave; arrays may be memory-mapped and are not copied.
+        """Return the part of `to_arrays`; arrays may be memory-mapped and are not copied.
 
-        Checks what searches rely on to stay within the arrays; `verify` reads every value.
+        Checks shapes and offsets, so that no search reads outside an array; `verify` reads every
+        value.
 
-        Raises CorruptBundleError: the arrays cannot be those of a part.
+        Raises CorruptBundleError: the arrays are inconsistent.
         """
         for name in ("segment", "ids"):
             if not isinstance(info.get(name), Mapping):
@@ -133,37 +134,37 @@ class Part(Generic[S]):
         live = read_array(arrays, "live", np.uint8)
         n_live = read_count(info, "n_live")
         require(live.shape in ((0,), (-(-segment.n_rows // 8),)), "live")
-        # A bit per row is quickly read, and whoever splits a mask among the parts counts on it.
+        # Counted now: it is fast, and `rows_allowed` relies on it.
         n_bits = int(np.bitwise_count(live).sum()) if live.size else segment.n_rows
         spare = live[-1] >> (segment.n_rows % 8) if live.size and segment.n_rows % 8 else 0
         require(0 < n_live == n_bits and spare == 0, "n_live")
         return cls(segment, ids, live, n_live)
 
     def verify(self) -> None:
-        """Read every value; raise CorruptBundleError where they contradict each other."""
+        """Read every value; raise CorruptBundleError if they are inconsistent."""
         self.segment.verify()
         verify_table(self.ids)
 
     def live_rows(self) -> Bools:
-        """Return for each row whether it is still there."""
+        """Return whether each row is live."""
         n_rows = self.segment.n_rows
         if self.live.size == 0:
             return np.ones(n_rows, dtype=bool)
         return np.unpackbits(self.live, count=n_rows, bitorder="little").astype(bool)
 
     def live_ids(self) -> Array:
-        """Return the ids of the rows that are still there."""
+        """Return the ids of live rows."""
         return self.ids.take(np.flatnonzero(self.live_rows()))
 
     def is_live(self, rows: Ints) -> Bools:
-        """Return for each of these rows whether it is still there."""
+        """Return whether each of these rows is live."""
         if self.live.size == 0:
             return np.ones(len(rows), dtype=bool)
         bits = self.live[rows >> 3] >> (rows & 7).astype(np.uint8)
         return np.asarray(bits & 1, dtype=bool)
 
     def without(self, rows: Ints) -> Self:
-        """Return the part with these rows, which are there, removed."""
+        """Return the part without these live rows."""
         if len(rows) == 0:
             return self
         n_rows = self.segment.n_rows
@@ -178,8 +179,8 @@ class Snapshot(Generic[S]):
     """One state of an index."""
 
     parts: tuple[Part[S], ...] = ()  # each with items
-    kind: IdKind | None = None  # what ids are; None until the first are given
-    # One more than the largest number ever used as an id, so that none is given twice.
+    kind: IdKind | None = None  # type of the ids; None in a new index
+    # One more than the largest number ever used as an id: no number is used twice.
     next_number: int = 0
 
     def __len__(self) -> int:
@@ -191,7 +192,7 @@ class Snapshot(Generic[S]):
         return np.cumsum([0, *(part.segment.n_rows for part in self.parts)])
 
     def ids(self) -> Array:
-        """Return the ids that are there, in order of insertion."""
+        """Return the ids of live rows, in order of insertion."""
         if not self.parts:
             return no_ids(self.kind, (0,))
         return np.concatenate([part.live_ids() for part in self.parts])
@@ -199,10 +200,12 @@ class Snapshot(Generic[S]):
     def take_ids(self, rows: Ints) -> Array:
         """Return the ids of rows, with the padding for rows below 0.
 
-        Raises CorruptBundleError: there is no such row: the numbers came from a damaged file.
+        Raises CorruptBundleError: a row is out of range, so the file is damaged.
         """
         if rows.size and rows.max() >= self.first_rows[-1]:
-            raise CorruptBundleError("the index holds a row that does not exist; verify its file")
+            raise CorruptBundleError(
+                "the index contains a row number out of range; verify its file"
+            )
         if len(self.parts) == 1 and (rows.size == 0 or rows.min() >= 0):
             return self.parts[0].ids.take(rows)
         ids = no_ids(self.kind, rows.shape)
@@ -214,7 +217,7 @@ class Snapshot(Generic[S]):
         return ids
 
     def find(self, ids: Array) -> Ints:
-        """Return the row of each id that is hits, -1 for the others."""
+        """Return the row of each id, -1 for unknown ids."""
         rows = np.full(len(ids), -1, dtype=np.int64)
         for first_row, part in zip(self.first_rows.tolist(), self.parts, strict=False):
             part_rows = part.ids.find(ids)
@@ -224,7 +227,7 @@ class Snapshot(Generic[S]):
         return rows
 
     def row_of(self, identifier: Any) -> int:
-        """Return the row of one id, -1 where it is not there or cannot be an id."""
+        """Return the row of one id, -1 if it is unknown or not a valid id."""
         try:
             ids = read_ids([identifier])
         except InvalidInputError:
@@ -232,7 +235,7 @@ class Snapshot(Generic[S]):
         return int(self.find(ids)[0]) if kind_of(ids) == self.kind else -1
 
     def split_rows(self, rows: Ints) -> list[Ints]:
-        """Return for each part which of its rows are among these."""
+        """Return the rows within each part, in rising order."""
         ordered = np.sort(rows)
         cuts = np.searchsorted(ordered, self.first_rows)
         return [
@@ -241,7 +244,7 @@ class Snapshot(Generic[S]):
         ]
 
     def rows_allowed(self, filter_: Any) -> list[Bools]:
-        """Return for each part which rows a search may find; never a removed one.
+        """Return a mask of the allowed live rows of each part.
 
         `filter_`: a mask of the items in order of insertion, a callable that returns one for all
         ids, or ids; unknown ids are ignored. Raises InvalidInputError: a mask of the
@@ -250,7 +253,7 @@ class Snapshot(Generic[S]):
         mask = read_mask(filter_, self.ids, len(self))
         if mask is None:
             ids = read_ids(filter_)
-            check_kind(self.kind, ids, "the filter has")
+            check_kind(self.kind, ids, " in the filter")
             allowed = [np.zeros(part.segment.n_rows, dtype=bool) for part in self.parts]
             rows = self.find(ids) if len(ids) else np.empty(0, dtype=np.int64)
             for rows_of_part, chosen in zip(allowed, self.split_rows(rows[rows >= 0]), strict=True):
@@ -263,31 +266,34 @@ class Snapshot(Generic[S]):
         return allowed
 
     def without(self, rows: Ints) -> Self:
-        """Return the state with these rows, which are there, removed."""
-        parts = [
-            part.without(gone) for part, gone in zip(self.parts, self.split_rows(rows), strict=True)
-        ]
-        return replace(self, parts=_settled(parts))
+        """Return the state without these live rows."""
+        split = zip(self.parts, self.split_rows(rows), strict=True)
+        return replace(self, parts=_merged([part.without(removed) for part, removed in split]))
 
     def with_part(self, part: Part[S], kind: IdKind, next_number: int) -> Self:
         """Return the state with a part of new rows at the end."""
-        parts = _settled([*self.parts, part])
+        parts = _merged([*self.parts, part])
         return replace(self, parts=parts, kind=kind, next_number=next_number)
 
     @classmethod
     def chain(cls, snapshots: "Sequence[Snapshot[S]]") -> Self:
-        """Return all parts of several states as one; raise InvalidInputError where they differ."""
+        """Concatenate the parts of several states; raise InvalidInputError if id types differ."""
         filled = [snapshot for snapshot in snapshots if len(snapshot)] or snapshots[:1]
         if len({snapshot.kind for snapshot in filled}) > 1:
-            raise InvalidInputError("ids are numbers in one shard and texts in another")
+            raise InvalidInputError(
+                "ids are numbers in one shard and texts in another; use one type of ids"
+            )
         parts = tuple(part for snapshot in filled for part in snapshot.parts)
         if sum(part.segment.n_rows for part in parts) > MAX_ROWS:
-            raise InvalidInputError(f"an index holds at most {MAX_ROWS:,} items; search them apart")
+            raise InvalidInputError(
+                f"the shards have more than {MAX_ROWS:,} items; search them separately and merge "
+                "the results"
+            )
         return cls(parts, filled[0].kind, max(snapshot.next_number for snapshot in filled))
 
     def check_ids(self) -> None:
-        """Raise DuplicateIdError where two parts have the same id."""
-        # The ids of one part at a time, and all only where their ranges overlap.
+        """Raise DuplicateIdError if two parts have the same id."""
+        # The ids of one part at a time, and all only if their ranges overlap.
         spans = sorted((ids.min(), ids.max()) for ids in map(Part.live_ids, self.parts))
         if all(before[1] < after[0] for before, after in pairwise(spans)):
             return
@@ -296,8 +302,7 @@ class Snapshot(Generic[S]):
         if repeats.size:
             first = ids[repeats[:1]].tolist()[0]
             raise DuplicateIdError(
-                f"id {first!r} is in more than one shard ({repeats.size} such); ids must differ "
-                "from one another"
+                f"id {first!r} is in more than one shard ({repeats.size} in all); make ids unique"
             )
 
     def joined(self) -> Self:
@@ -307,20 +312,19 @@ class Snapshot(Generic[S]):
         return replace(self, parts=(Part.join(self.parts),) if len(self) else ())
 
 
-def _settled(parts: Sequence[Part[S]]) -> tuple[Part[S], ...]:
-    """Drop empty parts, join small ones, write half-empty ones again."""
-    settled: list[Part[S]] = []
+def _merged(parts: Sequence[Part[S]]) -> tuple[Part[S], ...]:
+    """Drop empty parts, merge small ones, rewrite half-empty ones."""
+    merged: list[Part[S]] = []
     for part in parts:
         if part.n_live == 0:
             continue
-        settled.append(part)
-        suffix = [settled.pop()]
-        while settled and settled[-1].n_live < max(_GROWTH * sum(p.n_live for p in suffix), _SMALL):
-            suffix.insert(0, settled.pop())
-        if len(suffix) > 1 or 2 * suffix[0].n_live <= suffix[0].segment.n_rows:
-            suffix = [Part.join(suffix)]
-        settled.extend(suffix)
-    return tuple(settled)
+        tail = [part]
+        while merged and merged[-1].n_live < max(_GROWTH * sum(p.n_live for p in tail), _SMALL):
+            tail.insert(0, merged.pop())
+        if len(tail) > 1 or 2 * tail[0].n_live <= tail[0].segment.n_rows:
+            tail = [Part.join(tail)]
+        merged.extend(tail)
+    return tuple(merged)
 
 
 def pack_bits(mask: Bools) -> Array:
@@ -338,9 +342,9 @@ def no_ids(kind: IdKind | None, shape: tuple[int, ...]) -> Array:
 
 
 class NewIds:
-    """Ids of items that are to follow those of a snapshot, taken part by part.
+    """Ids of new items of a snapshot, appended part by part.
 
-    `n`: how many were taken. `next_number`: what the snapshot has after them: see `Snapshot`.
+    `n`: number of ids so far. `next_number`: that of the next snapshot, see `Snapshot`.
     """
 
     def __init__(self, snapshot: Snapshot[S]) -> None:
@@ -350,14 +354,17 @@ class NewIds:
         self._snapshot = snapshot
         self._tables: list[IdTable] = []
 
-    def take(self, ids: Any, n: int) -> IdTable:
-        """Read the ids of n more items, or number these where there are none.
+    def append(self, ids: Any, n: int) -> IdTable:
+        """Append the ids of n more items; number the items if `ids` is None.
 
         Raises DuplicateIdError: an id occurs twice among them. Raises
         InvalidInputError: ids of the wrong shape, type or range, or too many items.
         """
-        if int(self._snapshot.first_rows[-1]) + self.n + n > MAX_ROWS:
-            raise InvalidInputError(f"an index holds at most {MAX_ROWS} items")
+        n_rows = int(self._snapshot.first_rows[-1]) + self.n + n
+        if n_rows > MAX_ROWS:
+            raise InvalidInputError(
+                f"an index holds at most {MAX_ROWS:,} items, got {n_rows:,}; use shards"
+            )
         table = self._number(n) if ids is None else self._read(ids, n)
         if n > 0:
             self._tables.append(table)
@@ -367,29 +374,29 @@ class NewIds:
                 self.next_number = max(self.next_number, table.largest() + 1)
         return table
 
-    def take_new(self, ids: Any, n: int) -> None:
-        """Take ids as `take` does; raise DuplicateIdError where the snapshot has one of them."""
-        table = self.take(ids, n)
+    def append_new(self, ids: Any, n: int) -> None:
+        """Append ids; raise DuplicateIdError if the snapshot has one of them."""
+        table = self.append(ids, n)
         if ids is None or not self._snapshot.parts:
             return
         values = table.take(np.arange(n))
-        taken = np.flatnonzero(self._snapshot.find(values) >= 0)
-        if taken.size:
-            first = values[taken[:1]].tolist()[0]
+        duplicates = np.flatnonzero(self._snapshot.find(values) >= 0)
+        if duplicates.size:
+            first = values[duplicates[:1]].tolist()[0]
             raise DuplicateIdError(
-                f"id {first!r} is in the index already ({taken.size} such); use upsert to replace "
-                "items"
+                f"id {first!r} is already in the index ({duplicates.size} in all); use upsert to "
+                "replace items"
             )
 
     def table(self) -> IdTable:
-        """Return the table of all that were taken; raise DuplicateIdError where an id repeats."""
+        """Return the table of all appended ids; raise DuplicateIdError if an id repeats."""
         return self._tables[0] if len(self._tables) == 1 else chain_tables(self._tables)
 
     def _number(self, n: int) -> IdTable:
         if self.kind == "text":
-            raise InvalidInputError("the ids of this index are texts; give the new ones too")
+            raise InvalidInputError("the ids of this index are texts; give ids for new items")
         if self.next_number + n > 2**63:
-            raise InvalidInputError("running numbers are used up; give ids")
+            raise InvalidInputError("running numbers exceed 64 bits; give ids")
         return RunningIds(self.next_number, n)
 
     def _read(self, ids: Any, n: int) -> IdTable:
@@ -398,13 +405,15 @@ class NewIds:
             raise InvalidInputError(f"{len(values)} ids for {n} items; give one id per item")
         check_kind(self.kind, values)
         if kind_of(values) == "number" and (values == NO_NUMBER).any():
-            raise InvalidInputError(f"{NO_NUMBER} cannot be an id: results mark missing items so")
+            raise InvalidInputError(
+                f"{NO_NUMBER} cannot be an id, it marks missing items in results; give another id"
+            )
         return table_of(values)
 
 
-def check_kind(kind: IdKind | None, values: Array, said: str = "got") -> None:
-    """Raise InvalidInputError where ids are not of an index's kind."""
+def check_kind(kind: IdKind | None, values: Array, where: str = "") -> None:
+    """Raise InvalidInputError if ids do not have the type of the index's ids."""
     if kind is not None and len(values) and kind_of(values) != kind:
         raise InvalidInputError(
-            f"the ids of this index are {kind}s, {said} {values[:1].tolist()[0]!r}"
+            f"the ids of this index are {kind}s, got {values[:1].tolist()[0]!r}{where}"
         )

@@ -1,1 +1,1 @@
-"""Loops compiled by numba, each with a NumPy twin."""
+"""Loops compiled by numba; the tests compare each with a NumPy implementation."""

@@ -1,11 +1,11 @@
 """Compiled loops that lay out codes: a counting sort into lists, then a sort within each list.
 
-Both keep equal codes in the order in which they came. No loop trusts its source to give the same
-codes each time: an item for which no room was counted is not written.
+Both sorts are stable. If the second reading of the items yields more items of a list than the
+first, `place_items` stops instead of writing beyond the list.
 
-Where many items share a code, their rows are one list. A list is stored as gaps: the first row,
-then for each further row how many rows lie between it and the one before. A gap takes 7 bits per
-byte, lowest first; the top bit says that more bytes follow.
+If many items share a code, the code has a list of rows. The list is stored as gaps: the first row,
+then for each further row the number of rows between it and the previous one. A gap is a
+variable-byte integer (LEB128): 7 bits per byte, lowest first; the top bit is set if more follow.
 """
 
 import math
@@ -16,19 +16,19 @@ import numpy as np
 from acqh._core.arrays import Array
 from acqh._core.runtime import kernel
 
-# Lists of fewer items are sorted by moving one after the other.
+# Lists of fewer items are sorted by insertion.
 _INSERTION_SORT_MAX = 24
 _ONE = np.uint64(1)
 _BITS = np.uint64(7)
 _LOW_BITS = np.uint64(127)
 _MORE = np.uint64(128)
-# Rows have 32 bits; what a damaged file has beyond these is too large for a row in any case.
+# Rows have 32 bits; further bits, from a damaged file, are ignored.
 _MAX_SHIFT = np.uint64(35)
 
 
 @kernel()
 def count_items(codes: Array, n_prefix: int, size: int, counts: Array) -> None:
-    """Add the number of items of each list.
+    """Add the number of items of each list to `counts`.
 
     `codes`: (n_items, n_codebooks) uint8; codewords below `size`. `n_prefix`: length of a prefix.
     `counts`: (size ** n_prefix,) int64; increased.
@@ -51,7 +51,7 @@ def place_items(
     suffixes: Array,
     out_rows: Array,
 ) -> bool:
-    """Put items at the next free places of their lists.
+    """Write items to the next free places of their lists.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def place_items(
     rows : (n_items,) uint32
     n_prefix, size : int
     free : (n_lists,) uint64
-        The next free place of each list; raised.
+        The next free place of each list; advanced.
     ends : (n_lists,) uint64
         The end of each list.
     suffixes : (n_entries, n_codebooks - n_prefix) uint8; filled
@@ -69,7 +69,7 @@ def place_items(
     Returns
     -------
     bool
-        Whether there was room for all.
+        False if a list has more items than places.
     """
     n_suffix = suffixes.shape[1]
     for item in range(np.uint64(codes.shape[0])):
@@ -155,10 +155,10 @@ def _radix_sort(suffixes: Array, rows: Array, spare_suffixes: Array, spare_rows:
 
 @kernel()
 def sort_lists(starts: Array, suffixes: Array, rows: Array) -> None:
-    """Sort the items of each list by their other codewords; equal ones keep their order.
+    """Sort the items of each list stably by their suffixes.
 
     `starts`: (n_lists + 1,) uint32; where each list starts, and the end of the last. `suffixes`:
-    (n_entries, n_codewords) uint8; sorted. `rows`: (n_entries,) uint32; put in the same order.
+    (n_entries, n_codewords) uint8; sorted. `rows`: (n_entries,) uint32; permuted with them.
 
     Notes
     -----
@@ -191,9 +191,9 @@ def _is_new(suffixes: Array, entry: Any, start: Any) -> Any:
 
 @kernel()
 def measure_groups(starts: Array, suffixes: Array, rows: Array) -> Any:
-    """Return how many different codes there are, and how many bytes their lists of rows take.
+    """Return the number of distinct codes, and of bytes of their lists of rows.
 
-    `starts`, `suffixes`, `rows`: as `sort_lists` leaves them.
+    `starts`, `suffixes`, `rows`: sorted by `sort_lists`.
     """
     n_codes, n_bytes = np.int64(0), np.int64(0)
     for cell in range(starts.shape[0] - 1):
@@ -221,9 +221,9 @@ def pack_groups(
     Parameters
     ----------
     starts, suffixes, rows
-        As `sort_lists` leaves them.
+        Sorted by `sort_lists`.
     size : int
-        Codewords of a codebook.
+        Codebook size.
     codes : (n_codes, n_codebooks) uint8; filled
     row_lists : ((n_codes + 1,) uint32, (n_bytes,) uint8)
         Where each list starts, and the gaps; filled.
@@ -294,7 +294,7 @@ def measure_norm_bounds(starts: Array, suffixes: Array, codewords: Array, step: 
 
 @kernel()
 def read_codes(starts: Array, suffixes: Array, size: int, entries: Array, codes: Array) -> Any:
-    """Read whole codes.
+    """Read full codes, prefix and suffix.
 
     Parameters
     ----------
@@ -302,9 +302,9 @@ def read_codes(starts: Array, suffixes: Array, size: int, entries: Array, codes:
         Rising from 0 to the number of entries.
     suffixes : (n_entries, n_codewords) uint8
     size : int
-        Codewords of a codebook.
+        Codebook size.
     entries : (n,) int64
-        Rising, and each of them there.
+        Rising, below the number of entries.
     codes : (n, n_codebooks) uint8; filled
 
     Returns
@@ -338,7 +338,7 @@ def read_codes(starts: Array, suffixes: Array, size: int, entries: Array, codes:
 
 @kernel()
 def read_row_lists(gap_starts: Array, gaps: Array, state: Array, rows: Array, codes: Array) -> Any:
-    """Read on in lists of rows, as many rows as there is room for.
+    """Decode the next rows of lists of rows, until `rows` is full.
 
     Parameters
     ----------
@@ -346,14 +346,14 @@ def read_row_lists(gap_starts: Array, gaps: Array, state: Array, rows: Array, co
         Where each list starts in `gaps`, and the end of the last.
     gaps : (n_bytes,) uint8
     state : (3,) int64
-        The code, the place in `gaps` and the least row that may follow; zeros at first, moved on.
+        The code, the place in `gaps` and the smallest row that may follow; zeros at first, updated.
     rows : (n,) int64; filled
     codes : (n,) int64; filled with the number of each row's code
 
     Returns
     -------
     int
-        How many rows were read, less than n only at the end.
+        Number of rows read; less than n only at the end.
     """
     code, place, next_row = state[0], state[1], np.uint64(state[2])
     gap, shift, n_read = np.uint64(0), np.uint64(0), 0

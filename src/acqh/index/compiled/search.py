@@ -1,15 +1,15 @@
 """Compiled best-first search of an inverted multi-index: pruning by norm bounds, the best k.
 
 An item's score adds its table entries over the codebooks from first to last, in float32. No loop
-may reorder that sum (no ``fastmath``), so every path gives the same bits, on one thread or many,
-and so do the NumPy twins in ``tests/index``.
+may reorder that sum (no ``fastmath``). So every path computes the same bits, on one thread or many,
+and so do the NumPy implementations in ``tests/index``.
 
-Stored arrays are read without trusting their values: tables have a place for every byte, bounds of
-lists are checked when a segment is made, those of lists and row numbers before they are used. So a
-damaged file may give wrong answers, never a read outside an array.
+A damaged file may cause wrong results, never a read outside an array. Look-up tables have an entry
+for every byte; a segment checks the starts of its lists when it is loaded; row numbers are checked
+before use.
 
-What belongs together travels in named tuples, but arrays are taken out of them before the loops
-over lists and items: numba counts references each time, which costs more than the work.
+Named tuples group the arguments. Their arrays are assigned to local variables before the loops over
+lists and items: numba counts references at each access, which costs more than the loop body.
 """
 
 from typing import Any
@@ -25,8 +25,8 @@ from acqh.index.compiled.traversal import (
     N_LEVELS,
     choose,
     count_codes_by_score,
+    drop_rows,
     expected_misses,
-    forget_rows,
     is_allowed,
     keep_best,
     keep_key,
@@ -52,11 +52,11 @@ from acqh.index.search import (
     Traversal,
 )
 
-# Once one code in this many was visited, a scan in storage order is cheaper than going on.
+# Once one code in this many was scanned, a full scan in storage order is cheaper than going on.
 FULL_SCAN_FRACTION = 4
 # Entries of a list that are filtered at a time.
 _CHUNK: Any = np.uint64(64)
-# Scoring this many suffixes of two codewords costs as much as estimating what is missed.
+# Scoring this many suffixes of two codewords costs as much as estimating the recall.
 _ESTIMATE_AFTER = 4096
 _NO_ENTRY: Any = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -73,7 +73,7 @@ _MAX_SCALE = np.float32(MAX_SCALE)
 
 @kernel()
 def _best_entry(query: Query, traversal: Traversal, max_residual: Any) -> Any:
-    """Return an entry of the highest score, that score, and if it is tied."""
+    """Return an entry of the highest score, that score, and whether it is tied."""
     lists, suffix_max, tally = query.lists, query.suffix_max, query.tally
     starts, suffixes, norm_bounds = lists.starts, lists.suffixes, lists.norm_bounds
     bounds = (suffix_max[0], query.base, query.span)
@@ -137,9 +137,9 @@ def _visit_above(
     order_b, bounds_b, visited = traversal.order_b, traversal.bounds_b, traversal.visited
     grouped, has_bounds = lists.gap_starts.shape[0] > 0, norm_bounds.shape[0] > 0
     n_b, (last_a, last_b) = order_b.shape[0], (traversal.ordered[0], traversal.ordered[1])
-    # Long suffixes are skipped by their first codeword if the others cannot make up for it.
+    # Long suffixes are pruned by the score of their first codeword.
     deep, short = suffixes.shape[1] >= MIN_GROUPED, suffixes.shape[1] == 2
-    n_visited, n_abandoned, left = np.int64(0), np.int64(0), NO_LIMIT
+    n_scanned, n_abandoned, left = np.int64(0), np.int64(0), NO_LIMIT
     n_listed, chosen = np.int64(0), np.empty(_CHUNK, dtype=np.uint64)
     first_table = tables[0] if deep else query.table[0]
     limited = False
@@ -149,12 +149,12 @@ def _visit_above(
     threshold = key_score(worst)
     low = max(floor, threshold - max_residual)
     for place in range(last_a):
-        if bounds_a[place] + bounds_b[0] < low or (limited and n_visited >= left):
+        if bounds_a[place] + bounds_b[0] < low or (limited and n_scanned >= left):
             break
         a = order_a[place]
         next_b = visited[place]
         while next_b < last_b and scores_a[a] + bounds_b[next_b] >= low:
-            if limited and n_visited >= left:
+            if limited and n_scanned >= left:
                 break
             b = order_b[next_b]
             next_b += 1
@@ -172,10 +172,10 @@ def _visit_above(
                     end = min(start + _CHUNK, stop)
                     need = (threshold - suffix_max[1]) - prefix
                     n = choose(chosen, first_table, suffixes, start, end, need)
-                if n > left - n_visited:  # visit some, and leave the list unvisited
-                    n, stop = left - n_visited, end
+                if n > left - n_scanned:  # scan some entries; the list counts as unvisited
+                    n, stop = left - n_scanned, end
                     next_b -= 1
-                n_visited += n
+                n_scanned += n
                 for i in range(np.uint64(n)):
                     entry = chosen[i] if deep else start + i
                     if deep:
@@ -204,8 +204,8 @@ def _visit_above(
                 start = end
             low = max(floor, threshold - max_residual)
         visited[place] = next_b
-    query.tally[0] += n_visited
-    query.tally[1] += n_visited - n_abandoned
+    query.tally[0] += n_scanned
+    query.tally[1] += n_scanned - n_abandoned
     return count, worst, n_listed
 
 
@@ -246,8 +246,8 @@ def _search_one(
 ) -> Any:
     """Visit lists best first, by levels of prefix score, until no other can hold a top-k item.
 
-    Or until the limits are reached. Returns the number of keys, the worst of them, and the highest
-    score that an unvisited item can have, if that is not below the worst.
+    Stops earlier at the limits. Returns the number of keys, the worst of them, and an upper bound
+    of the scores of unvisited items, if it is not below the worst.
     """
     n_entries = query.lists.suffixes.shape[0]
     limit, misses = NO_LIMIT, -1.0
@@ -258,14 +258,14 @@ def _search_one(
     grouped = query.lists.gap_starts.shape[0] > 0
     high_a, high_b, spread = restart(traversal)
     highs, best = (high_a, high_b), high_a + high_b
-    # A search that ends early needs few prefixes in order; the others are ordered when needed.
+    # A search that ends early needs few sorted prefixes; the others are sorted when needed.
     reached = best - spread * np.float32(_FIRST_LEVELS / N_LEVELS)
     if full_scan or (grouped and not limited):
         reached = _LOWEST
     order_prefixes(traversal, highs, reached, _HIGHEST, full_scan)
     done, last_level, ceiling = _NO_ENTRY, N_LEVELS, _LOWEST
     if grouped and not full_scan and not limited:
-        # The rows of the best code alone may be enough, and raise the threshold.
+        # The rows of the best code raise the threshold, and may already be the best k.
         done, score, tied = _best_entry(query, traversal, max_residual)
         if done != _NO_ENTRY:
             count, worst = visit_rows(query, done, score, count, worst)
@@ -274,8 +274,8 @@ def _search_one(
                 return count, worst, ceiling
             last_level = 0
     histogram, mean, deviation = np.zeros(0, dtype=np.float64), 0.0, 1.0
-    # With short suffixes, going on is cheaper than estimating until many codes were visited.
-    worth = query.tally[0] + (_ESTIMATE_AFTER if query.lists.suffixes.shape[1] <= 2 else 0)
+    # With short suffixes, going on is cheaper than an estimate until many codes were scanned.
+    estimate_from = query.tally[0] + (_ESTIMATE_AFTER if query.lists.suffixes.shape[1] <= 2 else 0)
     n_listed, proven = np.int64(0), False
     for level in range(1, N_LEVELS + 2):
         floor = _LOWEST
@@ -296,7 +296,7 @@ def _search_one(
         if floor == _LOWEST or threshold - max_residual >= floor:
             proven = True
             break
-        if misses >= 0 and worst != NO_KEY and query.tally[0] >= worth:
+        if misses >= 0 and worst != NO_KEY and query.tally[0] >= estimate_from:
             if histogram.shape[0] == 0:
                 histogram = count_codes_by_score(query, traversal, best, spread)
                 mean, deviation = suffix_spread(query)
@@ -305,8 +305,8 @@ def _search_one(
                 break
         full_scan = not limited and n_listed * FULL_SCAN_FRACTION > n_entries
         if full_scan:
-            # Start again, in storage order, for all that is no worse than the worst found.
-            count, worst = forget_rows(query, count), worst + _ONE
+            # Restart in storage order, with the threshold of the worst key.
+            count, worst = drop_rows(query, count), worst + _ONE
             done = _NO_ENTRY
             restart(traversal)
             order_prefixes(traversal, highs, _LOWEST, _HIGHEST, full_scan)
@@ -330,33 +330,34 @@ def search_lists(
     limits: SearchLimits | None,
     best: Any,
 ) -> None:
-    """Add what one segment holds of each query's k best.
+    """Update each query's k best with the items of one segment.
 
     Parameters
     ----------
     codebooks_and_queries : (codewords, queries)
-        (n_codebooks, n_components, codebook_size) and (n_queries, n_components) float32, to fill
-        tables from; no codebooks where those of all queries are filled.
+        (n_codebooks, n_components, codebook_size) and (n_queries, n_components) float32. No
+        codebooks if `tables` has the look-up tables of all queries.
     tables : (n_tables, n_codebooks, TABLE_WIDTH) float32
-        Zeros, to be filled for a few queries at a time, so that they stay in the cache.
+        Look-up tables, filled for a few queries at a time so that they stay in the cache.
     bounds : (tops, scales, bases, spans)
-        The first two as `fill_tables` fills them; queries whose scores may overflow are left out.
-        A suffix adds at most a query's base and its span times the norm bound of the list, both
+        The first two from `fill_tables`; queries whose scores may overflow are skipped. A suffix
+        adds at most a query's base plus its span times the norm bound of the list, both
         (n_queries,) float32.
     lists : InvertedLists
         The segment.
     rows : (int, (n_bytes,) uint8)
-        What to add to row numbers, and a bit for each row that may be found, lowest bit first;
-        an empty array allows all.
+        Offset of row numbers, and a bit for each allowed row, lowest bit first; empty for all.
     k : int
     limits : SearchLimits or None
-        None to go on until the answer is proven; a loop of its own is compiled for it.
+        None for exact search, for which numba compiles a separate loop.
     best : (keys, counts, worsts, tallies, ceilings)
-        Of each query: (capacity,) uint64, the best so far in any order, see `pack_key`, with a
-        capacity above k; int64, how many keys there are, at most k; uint64, a key that the k-th
-        best is known not to exceed, `NO_KEY` at first; (2,) int64, increased by the number of codes
-        visited and of codes scored to the last codeword; float32, raised to the bound of the scores
-        of unvisited items.
+        State of each query, updated.
+
+        - keys, (capacity,) uint64: the best keys in any order, see `pack_key`; capacity above k.
+        - count, int64: number of keys, at most k.
+        - worst, uint64: upper bound of the k-th best key; `NO_KEY` at first.
+        - tally, (2,) int64: number of codes scanned, and of codes scored to the last codeword.
+        - ceiling, float32: upper bound of the scores of unvisited items.
     """
     codewords, queries = codebooks_and_queries
     tops, scales, bases, spans = bounds
@@ -366,10 +367,10 @@ def search_lists(
     first_row, allowed = rows
     traversal = new_traversal(size**lists.n_prefix_a, size**lists.n_prefix_b)
     suffix_max = np.empty(tops.shape[1] - n_prefix + 1, dtype=np.float32)
-    has_bounds, longest = lists.norm_bounds.shape[0] > 0, np.uint8(0)
+    has_bounds, largest = lists.norm_bounds.shape[0] > 0, np.uint8(0)
     for cell in range(lists.norm_bounds.shape[0]):
-        longest = max(longest, lists.norm_bounds[cell])
-    farthest = np.float32(longest)
+        largest = max(largest, lists.norm_bounds[cell])
+    max_norm_bound = np.float32(largest)
     for i in range(queries.shape[0]):
         place = i % tables.shape[0]
         if place == 0 and codewords.shape[0] > 0:
@@ -378,7 +379,7 @@ def search_lists(
         if not scales[i] < _MAX_SCALE:
             continue
         table = tables[place]
-        # For the rounding of bounds and of scores, a few units each a codebook.
+        # Rounding of bounds and of scores: a few units per codebook each.
         suffix_max[-1] = scales[i] * np.float32(2 * tops.shape[1] + 8) * _ROUNDING
         for s in range(tops.shape[1] - 1, n_prefix - 1, -1):
             suffix_max[s - n_prefix] = suffix_max[s - n_prefix + 1] + tops[i, s]
@@ -389,12 +390,12 @@ def search_lists(
             table, suffix_max, bases[i], spans[i], lists, allowed, first_row, k, keys[i], tally
         )
         max_residual = suffix_max[0]
-        if has_bounds and bases[i] + spans[i] * farthest < max_residual:
-            max_residual = bases[i] + spans[i] * farthest
+        if has_bounds and bases[i] + spans[i] * max_norm_bound < max_residual:
+            max_residual = bases[i] + spans[i] * max_norm_bound
         counts[i], worsts[i], ceiling = _search_one(
             query, traversal, max_residual, limits, counts[i], worsts[i]
         )
         ceilings[i] = max(ceilings[i], ceiling)
-        # Codes visited twice, once to find the best code, count once.
+        # Codes scanned twice, once by `_best_entry`, count once.
         tally[0] = min(tally[0], before + n_entries)
         tally[1] = min(tally[1], tally[0])

@@ -1,4 +1,4 @@
-"""Compiled loops around the search: score tables of queries, look-up of ids.
+"""Compiled helpers of the search: look-up tables of queries, binary search of text ids.
 
 A table entry is a float32 sum of the products of a query and a codeword, over the dimensions from
 first to last. No loop may reorder it (no ``fastmath``), so scores have the same bits on one thread
@@ -25,7 +25,7 @@ def fill_tables(
     codebooks : (n_codebooks, n_components, codebook_size) float32
     queries : (n_queries, n_components) float32
     tables : (at least n_queries, n_codebooks, TABLE_WIDTH) float32
-        Filled but for codewords that there are not.
+        Filled up to the codebook size.
     tops : (n_queries, n_codebooks) float32; filled with the largest entry of each table
     scales : (n_queries,) float32
         Filled with a bound of the magnitude of any score; not finite where scores may overflow.
@@ -35,7 +35,7 @@ def fill_tables(
     spare = np.empty(size, dtype=np.float32)
     for s in range(n_codebooks):
         for i in range(0, n_queries, 2):
-            # Two at a time, so that codewords are read half as often.
+            # Two queries at a time halve the reads of codewords.
             j = min(i + 1, n_queries - 1)
             one, other = tables[i, s, :size], tables[j, s, :size] if j > i else spare
             one[:] = 0
@@ -43,12 +43,12 @@ def fill_tables(
             _add_both(codebooks[s], queries[i], queries[j], one, other)
         for i in range(n_queries):
             tops[i, s], low = extent(tables[i, s, :size])
-            # A sum, not the larger, so that NaN is passed on.
+            # A sum, not a maximum, propagates NaN.
             scales[i] += abs(tops[i, s]) + abs(low)
 
 
 def tables_of(codewords: Floats, queries: Floats) -> Floats:
-    """Return what `flat.tables_of` does."""
+    """Return the look-up tables of `flat.tables_of`, compiled."""
     shape = len(queries), len(codewords)
     tables = np.zeros((*shape, TABLE_WIDTH), dtype=np.float32)
     tops, scales = np.empty(shape, dtype=np.float32), np.empty(len(queries), dtype=np.float32)
@@ -65,9 +65,9 @@ def _ordinal(bits: Any) -> Any:
 
 @kernel()
 def extent(values: Array) -> Any:
-    """Return the largest and the smallest value, NaN being larger or smaller than all others.
+    """Return the largest and the smallest value; NaN compares above or below all others.
 
-    Compared as integers, which compilers do many at a time.
+    Compares integers, which compilers vectorize.
     """
     bits = values.view(np.int32)
     high = low = _ordinal(bits[0])
@@ -81,8 +81,8 @@ def extent(values: Array) -> Any:
 def _add_both(codewords: Array, x: Array, y: Array, one: Array, other: Array) -> None:
     """Add the products of two queries with a codebook, four dimensions at a time."""
     n_components, size = codewords.shape
-    whole = n_components - n_components % 4
-    for d in range(0, whole, 4):
+    n_unrolled = n_components - n_components % 4
+    for d in range(0, n_unrolled, 4):
         w0, w1, w2, w3 = codewords[d], codewords[d + 1], codewords[d + 2], codewords[d + 3]
         x0, x1, x2, x3 = x[d], x[d + 1], x[d + 2], x[d + 3]
         y0, y1, y2, y3 = y[d], y[d + 1], y[d + 2], y[d + 3]
@@ -90,7 +90,7 @@ def _add_both(codewords: Array, x: Array, y: Array, one: Array, other: Array) ->
             a, b, c, e = w0[j], w1[j], w2[j], w3[j]
             one[j] = (((one[j] + a * x0) + b * x1) + c * x2) + e * x3
             other[j] = (((other[j] + a * y0) + b * y1) + c * y2) + e * y3
-    for d in range(whole, n_components):
+    for d in range(n_unrolled, n_components):
         for j in range(size):
             one[j] += codewords[d, j] * x[d]
             other[j] += codewords[d, j] * y[d]
@@ -98,7 +98,7 @@ def _add_both(codewords: Array, x: Array, y: Array, one: Array, other: Array) ->
 
 @kernel()
 def _compare_texts(a: Array, b: Array) -> Any:
-    """Return -1, 0 or 1 as the bytes of `a` come before, are, or come after those of `b`."""
+    """Return -1, 0 or 1 if `a` is below, equal to or above `b` in byte order."""
     for i in range(min(a.shape[0], b.shape[0])):
         if a[i] != b[i]:
             return -1 if a[i] < b[i] else 1
@@ -107,42 +107,42 @@ def _compare_texts(a: Array, b: Array) -> Any:
 
 @kernel()
 def find_texts(
-    text: Array, starts: Array, order: Array, wanted_text: Array, wanted_starts: Array
+    text: Array, starts: Array, order: Array, query_text: Array, query_starts: Array
 ) -> Any:
-    """Find where texts stand in an array of distinct texts.
+    """Return the positions of texts in an array of distinct texts, by binary search.
 
     Parameters
     ----------
     text : (n_bytes,) uint8
         All texts, one after another.
     starts : (n + 1,) int64
-        Where each begins, and the end of the last; slices that leave `text` are cut short.
+        Where each text starts, and the end of the last; slices beyond `text` are truncated.
     order : (n,) uint32
-        Puts them in rising order of their bytes; places outside are taken as not found.
-    wanted_text, wanted_starts
+        Permutation that sorts the texts by their bytes; positions out of range count as missing.
+    query_text, query_starts
         The texts to find, in the same form.
 
     Returns
     -------
-    (n_wanted,) int64
-        Places, -1 where there is none.
+    (n_queries,) int64
+        Positions, -1 for missing texts.
     """
     n = starts.shape[0] - 1
-    found = np.full(wanted_starts.shape[0] - 1, -1, dtype=np.int64)
-    for i in range(found.shape[0]):
-        one = wanted_text[wanted_starts[i] : wanted_starts[i + 1]]
+    places = np.full(query_starts.shape[0] - 1, -1, dtype=np.int64)
+    for i in range(places.shape[0]):
+        query = query_text[query_starts[i] : query_starts[i + 1]]
         low, high = 0, n
         while low < high:
             middle = (low + high) >> 1
             place = np.int64(order[middle])
             if place >= n:
                 break
-            sign = _compare_texts(text[starts[place] : starts[place + 1]], one)
+            sign = _compare_texts(text[starts[place] : starts[place + 1]], query)
             if sign == 0:
-                found[i] = place
+                places[i] = place
                 break
             if sign < 0:
                 low = middle + 1
             else:
                 high = middle
-    return found
+    return places

@@ -1,8 +1,11 @@
 """Compiled helpers of the best-first traversal of inverted lists.
 
-They keep the k best as keys, a score and a row in one number; order lists by the score of their
-prefix; score suffixes; read the rows of a code; and estimate how many of the k best an early stop
-misses. Numba's cache does not see changes across files: a change here has to touch `search.py` too.
+- Keys: a score and a row packed into one number; the k best of them.
+- Order of the inverted lists by the score of their prefix.
+- Scores of suffixes, and rows of a code.
+- Expected recall of a search that stops early.
+
+Numba's cache does not detect changes across files: a change here has to touch `search.py` too.
 """
 
 import math
@@ -17,8 +20,8 @@ from acqh.index.search import InvertedLists, Query, Traversal
 
 _LOWEST = np.float32(-np.inf)
 _HIGHEST = np.float32(np.inf)
-# Values that differ by less are not worth ordering, and would overflow the bucket width.
-_FLAT = np.float32(1e-30)
+# Values that differ by less are not sorted: their bucket width would overflow.
+_MIN_SPREAD = np.float32(1e-30)
 _HALF = np.uint64(32)
 _SIGN = np.uint32(31)
 _MAGNITUDE = np.uint32(0x7FFFFFFF)
@@ -89,7 +92,7 @@ def is_allowed(allowed: Array, row: Any) -> Any:
 
 @kernel(inline="always")
 def keep_key(keys: Array, k: int, key: Any, count: Any, worst: Any) -> Any:
-    """Add a candidate better than the worst; when there is no room left, keep the best k."""
+    """Append a candidate better than the worst; if the buffer is full, keep the best k."""
     if key < worst:
         keys[count] = key
         count += 1
@@ -118,12 +121,12 @@ def new_traversal(n_a: int, n_b: int) -> Any:
 
 
 @kernel()
-def sum_tables(table: Array, first: int, halves: int, size: int, prefix: Array) -> None:
-    """Sum the tables of `halves` codebooks from `first` on, for every combination of codewords."""
+def sum_tables(table: Array, first: int, n_codebooks: int, size: int, prefix: Array) -> None:
+    """Sum the tables of `n_codebooks` codebooks from `first` on, for every combination."""
     prefix[0] = np.float32(0.0)
     filled = 1
-    for s in range(first, first + halves):
-        # Backwards: extensions of a codeword overwrite the codewords after it.
+    for s in range(first, first + n_codebooks):
+        # Backwards: the extensions of a prefix overwrite the prefixes after it.
         for a in range(filled - 1, -1, -1):
             start = prefix[a]
             for j in range(size):
@@ -133,14 +136,14 @@ def sum_tables(table: Array, first: int, halves: int, size: int, prefix: Array) 
 
 @kernel()
 def _bucket_sort(values: Array, chosen: Array, order: Array, buckets: Array, starts: Array) -> None:
-    """Write the places chosen by falling value, up to the width of a bucket; at least one."""
+    """Sort the chosen places by falling value into buckets; values within a bucket are unsorted."""
     n = chosen.shape[0]
     high, low = values[chosen[0]], values[chosen[0]]
     for i in range(n):
         value = values[chosen[i]]
         high = value if value > high else high
         low = value if value < low else low
-    width = np.float32(n - 0.5) / max(high - low, _FLAT)
+    width = np.float32(n - 0.5) / max(high - low, _MIN_SPREAD)
     starts[: n + 1] = 0
     for i in range(n):
         buckets[i] = np.uint32(np.int32((high - values[chosen[i]]) * width))
@@ -156,9 +159,9 @@ def _bucket_sort(values: Array, chosen: Array, order: Array, buckets: Array, sta
 
 @kernel()
 def _choose(values: Array, other: Any, floor: Any, above: Any, chosen: Array) -> Any:
-    """List the places of values that, with the other half's highest, lie from a floor to `above`.
+    """List the values whose sum with the other half's highest is at least `floor`.
 
-    Without branches, and so quick. Prefixes are compared by the same sums.
+    If `above` is finite, list those whose sum is below it instead. The loops have no branches.
     """
     n = np.int64(0)
     if above == _HIGHEST:
@@ -174,7 +177,7 @@ def _choose(values: Array, other: Any, floor: Any, above: Any, chosen: Array) ->
 
 @kernel()
 def restart(traversal: Traversal) -> Any:
-    """Start again; return the highest scores of both halves and the spread of their sums."""
+    """Reset the traversal; return the highest scores of both halves, the spread of their sums."""
     traversal.ordered[:] = 0
     traversal.visited[:] = 0
     high_a, low_a = extent(traversal.scores_a)
@@ -186,11 +189,10 @@ def restart(traversal: Traversal) -> Any:
 def order_prefixes(
     traversal: Traversal, highs: Any, floor: Any, above: Any, as_stored: bool
 ) -> None:
-    """Order the prefixes of both halves that reach a floor, nearly, after those ordered before.
+    """Append the prefixes of both halves that reach the floor to the sorted ones.
 
-    What is in order already can reach `above`, infinity where nothing is. The bounds, of the values
-    at each place and later ones, make it harmless that the order is not quite falling, or is that
-    of storage.
+    Prefixes that reach `above` are sorted already; infinity if none is. The sort is approximate, or
+    skipped (`as_stored`). Therefore `bounds` holds the maximum from each place on.
     """
     for half in range(2):
         values = traversal.scores_b if half else traversal.scores_a
@@ -237,12 +239,12 @@ def suffix_score(
 ) -> Any:
     """Add the table entries of a suffix's codewords from `start` on.
 
-    Gives up, and returns a score below `low`, as soon as the other codewords cannot make up for it.
+    Stops, and returns minus infinity, as soon as the bound of the score is below `low`.
     """
     n_suffix = suffixes.shape[1]
     if n_suffix == 2:  # unrolled, because the usual four codebooks leave two
         return (score + tables[0, suffixes[entry, 0]]) + tables[1, suffixes[entry, 1]]
-    # "Not below", because `low` is not a number while no k-th best is known.
+    # "Not below", because `low` is NaN until there are k keys.
     while start < n_suffix and not score + suffix_max[start] < low:
         stop = min(start + 2, n_suffix)
         for c in range(start, stop):
@@ -253,7 +255,7 @@ def suffix_score(
 
 @kernel(inline="always")
 def choose(chosen: Array, table: Array, suffixes: Array, start: Any, end: Any, need: Any) -> Any:
-    """List the entries whose first codeword adds what is needed; without branches, and so quick."""
+    """List the entries whose first codeword adds at least `need`; without branches."""
     n = np.int64(0)
     for entry in range(start, end):
         chosen[n] = entry
@@ -265,7 +267,7 @@ def choose(chosen: Array, table: Array, suffixes: Array, start: Any, end: Any, n
 def list_bound(bounds: Any, norm_bounds: Array, cell: Any, prefix: Any) -> Any:
     """Return an upper bound of the scores of a list's items.
 
-    `bounds` are what a suffix adds at most in any list, and the query's base and span.
+    `bounds`: the most that a suffix adds in any list, and the query's base and span.
     """
     most, base, span = bounds
     if norm_bounds.shape[0] > 0:
@@ -278,15 +280,15 @@ _ONE = np.uint64(1)
 
 
 @kernel()
-def forget_rows(query: Query, count: int) -> Any:
-    """Drop the keys that came from this segment; return how many are left."""
-    left = 0
+def drop_rows(query: Query, count: int) -> Any:
+    """Drop the keys of rows of this segment; return the number of the others."""
+    n_others = 0
     for i in range(count):
         row = np.int64(np.uint32(query.keys[i])) - query.first_row
         if row < 0 or row >= query.lists.n_rows:
-            query.keys[left] = query.keys[i]
-            left += 1
-    return left
+            query.keys[n_others] = query.keys[i]
+            n_others += 1
+    return n_others
 
 
 @kernel()
@@ -294,8 +296,8 @@ def visit_rows(query: Query, entry: Any, score: Any, count: Any, worst: Any) -> 
     """Keep the first k allowed rows of one code; the others cannot be among the best."""
     starts, gaps = query.lists.gap_starts, query.lists.gaps
     allowed, keys = query.allowed, query.keys
-    row, gap, shift, kept = np.uint64(0), np.uint64(0), np.uint64(0), 0
-    # Where lists start is not checked when a file is opened: there may be hundreds of millions.
+    row, gap, shift, n_rows = np.uint64(0), np.uint64(0), np.uint64(0), 0
+    # Not checked when a file is opened: there may be hundreds of millions of starts.
     stop = min(np.uint64(starts[entry + _ONE]), np.uint64(gaps.shape[0]))
     for place in range(min(np.uint64(starts[entry]), stop), stop):
         byte = np.uint64(gaps[place])
@@ -307,8 +309,8 @@ def visit_rows(query: Query, entry: Any, score: Any, count: Any, worst: Any) -> 
         if is_allowed(allowed, row):
             key = pack_key(score, query.first_row + np.int64(row))
             count, worst = keep_key(keys, query.k, key, count, worst)
-            kept += 1
-            if kept == query.k:
+            n_rows += 1
+            if n_rows == query.k:
                 worst = min(worst, key)
             if key >= worst:
                 break  # later rows have larger keys
@@ -322,8 +324,8 @@ N_LEVELS = 32
 BINS_PER_LEVEL = 4
 # The distribution of prefix scores is estimated from at most this many lists.
 _SAMPLED_LISTS = 4096
-# The codewords of items are not drawn at random, so the suffixes of the best spread wider.
-_WIDER = 1.15
+# Codewords of items are not independent, so suffix scores have a larger standard deviation.
+_SPREAD_FACTOR = 1.15
 
 
 @kernel()
@@ -344,7 +346,7 @@ def count_codes_by_score(query: Query, traversal: Traversal, best: Any, spread: 
 
 @kernel()
 def suffix_spread(query: Query) -> Any:
-    """Return mean and standard deviation of suffix scores of codewords drawn at random."""
+    """Return mean and standard deviation of the scores of random suffixes."""
     mean, variance, size = 0.0, 0.0, query.lists.codebook_size
     for s in range(query.lists.n_prefix_a + query.lists.n_prefix_b, query.table.shape[0]):
         first, second = 0.0, 0.0
@@ -353,14 +355,15 @@ def suffix_spread(query: Query) -> Any:
             second += np.float64(query.table[s, j]) ** 2
         mean += first / size
         variance += second / size - (first / size) ** 2
-    return mean, _WIDER * math.sqrt(max(variance, 1e-60))
+    return mean, _SPREAD_FACTOR * math.sqrt(max(variance, 1e-60))
 
 
 @kernel()
 def expected_misses(counts: Array, level: int, width: Any, need: Any, deviation: Any) -> Any:
-    """Return how many items of later levels reach the k-th best, if suffix scores are normal.
+    """Return the expected number of later items that reach the k-th best score.
 
-    `need` is what a suffix has to add to the highest prefix, beyond its mean.
+    Assumes normal suffix scores. `need`: what a suffix has to add to the highest prefix score to
+    reach the k-th best, less the mean suffix score.
     """
     missed = 0.0
     for part in range(level * BINS_PER_LEVEL, counts.shape[0]):
