@@ -1,6 +1,7 @@
 """Parquet and Arrow tables: a column for each view, whole and in chunks."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -405,3 +406,12 @@ def test_no_changed_byte_of_a_parquet_footer_ends_the_process(tmp_path: Path) ->
             read(path)
         with contextlib.suppress(AcqhError, OSError):
             list(read_records(path))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted by /proc")
+def test_files_are_closed_once_they_are_read(tmp_path):
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(40.0)), 4)
+    pq.write_table(pa.table({"image": vectors}), tmp_path / "a.parquet")
+    read(tmp_path / "a.parquet")
+    names = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.exists()]
+    assert str(tmp_path / "a.parquet") not in names

@@ -7,7 +7,7 @@ unpack whole row groups.
 import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
@@ -451,8 +451,11 @@ def _check_metadata(metadata: Any, path: Path) -> None:
     file = require("pyarrow.parquet").ParquetFile(
         _WithoutValues(path.stat().st_size), metadata=metadata, pre_buffer=True
     )
-    with suppress(_WithoutValues.Reached):
+    try:
         file.read_row_groups(range(metadata.num_row_groups), use_threads=False)
+    except _WithoutValues.Reached as reached:
+        # Arrow keeps the exception, and its traceback would keep every file on the stack open.
+        reached.__traceback__ = None
 
 
 def _leaf_bytes(leaf: Any) -> int:
