@@ -1,7 +1,6 @@
 """Parquet and Arrow tables: a column for each view, whole and in chunks."""
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -413,5 +412,5 @@ def test_files_are_closed_once_they_are_read(tmp_path):
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(40.0)), 4)
     pq.write_table(pa.table({"image": vectors}), tmp_path / "a.parquet")
     read(tmp_path / "a.parquet")
-    names = [os.readlink(link) for link in Path("/proc/self/fd").iterdir() if link.exists()]
+    names = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.exists()]
     assert str(tmp_path / "a.parquet") not in names

@@ -1,4 +1,4 @@
-"""The sufficient statistics of the built-in image-text model, to which a collection adds its own."""
+"""Sufficient statistics of the built-in image-text model, to which a collection adds its own."""
 
 from dataclasses import replace
 from typing import Any

@@ -64,6 +64,7 @@ class ArrowTable(Table):
 
     def _open(self) -> None:
         self._file = lru_cache(_OPEN_FILES)(_open_file)
+        self.opened.callback(self._close)
         # Where the last rows ended: the columns, the next row, the batches after it.
         self._position: tuple[Any, int] = ((), -1)
         self._stream: Iterator[Any] = iter(())
@@ -78,6 +79,10 @@ class ArrowTable(Table):
         self.entries = {field.name: self._entry(field) for field in shown}
         if all(split_of(file.path) for file in self.files) and _SPLIT not in self.schema.names:
             self.entries[_SPLIT] = Entry(_SPLIT, (self.n_rows,), "O", form=_SPLIT)
+
+    def _close(self) -> None:
+        self._stream = iter(())
+        self._file.cache_clear()
 
     def class_names(self, labels: str) -> tuple[str, ...] | None:
         """Return the names of class numbers if Hugging Face's features give them."""
