@@ -189,29 +189,12 @@ def test_missing_values_sort_last_and_equal_ones_keep_their_order(javascript, de
     assert "".join(javascript(body, {"rows": data, "descending": descending})) == expected
 
 
-def test_numbers_are_written_for_people(javascript):
-    body = """
-      const { count, milliseconds, several, signed, size } = await load("dom.js");
-      return [
-        count(1234567), several(1, "item"), several(2, "item"), signed(-0.5), size(999), size(1500),
-        milliseconds(0.1234), milliseconds(12.7),
-      ];
-    """
-    assert javascript(body) == [
-        "1,234,567", "1 item", "2 items", "\N{MINUS SIGN}0.500", "999 bytes", "1.5 kB",
-        "0.12 ms", "13 ms",
-    ]  # fmt: skip
-
-
 def test_errors_have_titles(javascript):
     titles = javascript(
-        'return data.map((await load("words.js")).texts.titleOf);', [404, 413, 422, 500]
+        'return data.map((await load("errors.js")).titleOf);', [404, 413, 422, 500, 429, 503]
     )
-    assert len(set(titles)) == 4
-    busy, also_busy = javascript(
-        'return data.map((await load("words.js")).texts.titleOf);', [429, 503]
-    )
-    assert busy == also_busy
+    assert len(set(titles[:4])) == 4
+    assert titles[4] == titles[5]
 
 
 def test_copies_are_folded_into_one_hit(javascript):
@@ -262,19 +245,23 @@ def test_requests_hold_what_was_asked_for(javascript, query, expected):
     assert javascript(body, query) == {"k": 5, "explain": False, **expected}
 
 
-def test_hits_are_described_in_words(javascript):
+def test_hits_have_names_and_a_verdict(javascript):
     body = """
-      const { nameOf, percent, verdictOf, dateColumnOf } = await load("words.js");
+      const { nameOf, verdictOf, dateColumnOf } = await load("messages.js");
       return {
         name: nameOf({ text: "A dog, on a beach" }, "id"),
         long: nameOf({ text: "x".repeat(50) }, "id").length,
-        percents: [0, 0.999, 1].map(percent),
+        unnamed: [
+          nameOf({ text: "", name: "", file: "a/IMG_1.jpg", thumbnail: "x" }, "id"),
+          nameOf({ text: "", name: "", file: null, thumbnail: "x" }, "id", 2),
+          nameOf({ text: "", name: "", file: null, thumbnail: null }, "id", 2),
+        ],
         all: verdictOf([{ match: 0.9 }]),
         differ: verdictOf([{ match: 0.9 }]) !== verdictOf([{ match: 0.1 }]),
         date: dateColumnOf([{ columns: { year: null, taken: "2020" } }]),
       };
     """
     assert javascript(body) == {
-        "name": "A dog", "long": 41, "percents": ["0 %", "99 %", "100 %"], "all": "",
+        "name": "A dog", "long": 41, "unnamed": ["IMG_1.jpg", "Image 3", "id"], "all": "",
         "differ": True, "date": "taken",
     }  # fmt: skip

@@ -1,10 +1,10 @@
-// What the page asks for, answered from files: the same functions as those that ask a service.
+// The functions of the server's api.js, answered from files.
 
 import { showBlob } from "./dom.js";
 import { fetchBytes, fetchJson } from "./load.js";
-import { Problem } from "./problem.js";
+import { ResponseError, titleOf } from "./errors.js";
+import { t } from "./language.js";
 import { Engine, pictureOf } from "./search.js";
-import { texts } from "./words.js";
 
 const MODES = ["auto", "words", "meaning"];
 const LIMITS = { max_k: 1000, max_text_chars: 2000, max_body_bytes: 0 };
@@ -25,16 +25,16 @@ function site() {
   return opened;
 }
 
-/** What does not arrive is tried again. */
+/** Answer, and load missing files again next time. */
 async function answering(work) {
   try {
     return await work(await site());
   } catch (error) {
-    if (error.name === "AbortError" || error instanceof Problem) throw error;
-    if (!(error instanceof TypeError)) throw error; // a mistake of ours
+    if (error.name === "AbortError" || error instanceof ResponseError) throw error;
+    if (!(error instanceof TypeError)) throw error; // a bug
     (await opened?.catch(() => null))?.forget();
     opened = null;
-    throw new Problem(0, ...texts.noSite, 3);
+    throw new ResponseError(0, t("error.noSite"), t("error.noSiteHow"), 3);
   }
 }
 
@@ -63,7 +63,7 @@ export function labels() {
 export function item(id) {
   return answering(async (engine) => {
     const place = await engine.placeOf(id);
-    if (place === null) throw new Problem(404, texts.titleOf(404), texts.noItem);
+    if (place === null) throw new ResponseError(404, titleOf(404), t("error.noItem"));
     return engine.item(place);
   });
 }

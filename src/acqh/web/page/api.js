@@ -1,8 +1,8 @@
-// What the page asks of the service. Nothing here knows about the page.
+// Requests to the server.
 
 import { HOME, showBlob } from "./dom.js";
-import { Problem } from "./problem.js";
-import { texts } from "./words.js";
+import { ResponseError, titleOf } from "./errors.js";
+import { t } from "./language.js";
 
 const TOKEN = "acqh-token";
 
@@ -42,20 +42,19 @@ async function request(path, options = {}) {
     response = await fetch(path, { ...options, headers: all });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Problem(0, ...texts.noService, 3);
+    throw new ResponseError(0, t("error.noServer"), t("error.noServerHow"), 3);
   }
   if (response.ok) return response;
-  throw await problemOf(response);
+  throw await errorOf(response);
 }
 
-async function problemOf(response) {
-  const said = await response.json().catch(() => ({}));
+async function errorOf(response) {
+  const body = await response.json().catch(() => ({}));
   const wait = Number(response.headers.get("Retry-After")) || 1;
   const { status } = response;
-  if (status === 401) return new Problem(status, texts.titleOf(status), said.detail ?? "");
   const isBusy = status === 429 || status === 503;
-  const detail = sentence(isBusy ? said.detail : said.detail ?? said.title);
-  return new Problem(status, texts.titleOf(status), detail, isBusy ? wait : null);
+  const detail = sentence(isBusy ? body.detail : body.detail ?? body.title);
+  return new ResponseError(status, titleOf(status), detail, isBusy ? wait : null);
 }
 
 function sentence(text) {
@@ -64,7 +63,7 @@ function sentence(text) {
   return trimmed[0].toUpperCase() + trimmed.slice(1) + (/[.!?]$/.test(trimmed) ? "" : ".");
 }
 
-/** Facts about the collection and the service. */
+/** Facts about the collection and the server. */
 export async function info() {
   return (await request(at("info"))).json();
 }

@@ -1,40 +1,42 @@
-// The page: takes what people do, asks the service, shows what it says.
+// The web interface: handles events, queries the server and shows the answers.
 
 import * as api from "./api.js";
-import { fillGiven, fillLabels, hintMore } from "./controls.js";
+import { fillParts, fillLabels, hintMore } from "./controls.js";
 import { addDetail, fillDetail } from "./detail.js";
 import { make, sortedBy } from "./dom.js";
 import { addFiles } from "./files.js";
+import { ResponseError } from "./errors.js";
 import { addKeys, fillGrid, folded } from "./grid.js";
+import { percent, t, translatePage } from "./language.js";
 import { CollectionMap } from "./map.js";
+import { dateColumnOf, factsOf, nameOf, summaryOf, titleOf, verdictOf, whyEmpty, whyNoText } from "./messages.js";
 import { fillPanel } from "./panel.js";
-import { Problem } from "./problem.js";
 import { addressOf, asks, bodyOf, browseOf, isMixed, nothing, picturesFrom, readAddress, withPictures, writeAddress } from "./query.js";
 import { findStart } from "./start.js";
-import { dateColumnOf, nameOf, summaryOf, texts, titleOf, verdictOf, whyEmpty, whyNoWords } from "./words.js";
 
 const PAGE = 24; // hits at first, and more with each "Show more"
 const TYPING_PAUSE = 140; // milliseconds without a key before a search
-const EMPTY_PAUSE = 900; // without a key before it is said that nothing was found
+const EMPTY_PAUSE = 900; // without a key before an empty answer is shown
 const HOVER_PAUSE = 90; // so that the panel stays while the mouse crosses other hits
 const SPEAKING_PAUSE = 700; // so that a screen reader is not interrupted by each key
-const LOOK_EVERY = 15_000; // milliseconds between looks whether the collection was built again
-const NEAR_END = 600; // pixels before the end of the page at which more is loaded
+const CHECK_EVERY = 15_000; // milliseconds between checks whether the collection was rebuilt
+const NEAR_END = 600; // pixels above the end at which more results are loaded
 
-const page = Object.fromEntries([...document.querySelectorAll("[id]")].map((each) => [each.id, each]));
+translatePage(document);
+const page = Object.fromEntries([...document.querySelectorAll("[id]")].map((element) => [element.id, element]));
 
 let query = nothing();
-let facts = null; // of the collection, from /info
+let facts = null; // about the collection, from /info
 let labels = [];
 let answer = null;
 let hits = []; // as they are shown
 let explained = 0; // position of the hit in the panel
 let k = PAGE;
 let isTyping = false; // whether the newest history entry is a text being typed
-let underway = null; // AbortController of the search whose answer is awaited
-let start = null; // what the start page shows, once it is known
-let mapped = null; // which state of the collection the map shows
-const items = new Map(); // items seen, to name them in the query
+let pending = null; // AbortController of the last search
+let start = null; // items and phrases without a query
+let mapped = null; // state of the collection that the map shows
+const items = new Map(); // items by id, to name them in the query
 const timers = {};
 
 function later(name, milliseconds, work) {
@@ -42,9 +44,9 @@ function later(name, milliseconds, work) {
   timers[name] = setTimeout(work, milliseconds);
 }
 
-// --- asking ------------------------------------------------------------------------------------
+// --- queries ------------------------------------------------------------------------------------
 
-/** Change the query; `isNew` says whether the back button should come back to the one before. */
+/** Change the query; with `isNew` the back button returns to the previous one. */
 function ask(changes, { isNew = true, pause = 0 } = {}) {
   query = { ...query, open: null, ...changes };
   k = PAGE;
@@ -60,105 +62,106 @@ function ask(changes, { isNew = true, pause = 0 } = {}) {
 
 async function search() {
   for (const timer of ["search", "retry", "empty"]) clearTimeout(timers[timer]);
-  underway?.abort();
-  const mine = (underway = new AbortController());
+  pending?.abort();
+  const current = (pending = new AbortController());
   page.results.setAttribute("aria-busy", "true");
   try {
-    const found = await find(mine.signal);
-    if (mine !== underway) return;
-    hideProblem();
-    // While somebody types, half a word finds nothing: wait before saying so.
+    const found = await find(current.signal);
+    if (current !== pending) return;
+    hideError();
+    // While somebody types, half a word finds nothing: wait before showing it.
     if (isTyping && found && !found.hits.length) later("empty", EMPTY_PAUSE, () => draw(found));
     else draw(found);
   } catch (error) {
-    if (mine !== underway || error.name === "AbortError") return;
-    showProblem(error, search);
+    if (current !== pending || error.name === "AbortError") return;
+    showError(error, search);
   } finally {
-    if (mine === underway) page.results.removeAttribute("aria-busy");
+    if (current === pending) page.results.removeAttribute("aria-busy");
   }
 }
 
 /** Return the answer to the query, or null for the start page. */
 async function find(signal) {
-  if (!facts) await learn();
+  if (!facts) await loadFacts();
   const named = [...query.items, ...query.unlike, ...(query.open === null ? [] : [query.open])];
-  for (const id of named.filter((each) => !items.has(each))) items.set(id, await api.item(id, signal));
+  for (const id of named.filter((one) => !items.has(one))) items.set(id, await api.item(id, signal));
   drawQuery();
-  if (query.view === "map") showMap(signal).catch((error) => error.name === "AbortError" || showProblem(error, search));
+  if (query.view === "map") showMap(signal).catch((error) => error.name === "AbortError" || showError(error, search));
   if (asks(query)) {
     const blobs = query.pictures.map(({ blob }) => blob);
     return api.search(bodyOf(query, k, page.how.open), blobs, signal);
   }
   if (query.labels.length || query.order) {
-    if (query.order && !dateColumnOf([...items.values()])) await learnStart(signal); // which columns there are
+    if (query.order && !dateColumnOf([...items.values()])) await loadStart(signal); // which columns there are
     return api.browse(browseOf(query, k, dateColumnOf([...items.values()])), signal);
   }
-  await learnStart(signal);
+  await loadStart(signal);
   return null;
 }
 
-/** Learn what the start page shows. */
-async function learnStart(signal) {
+/** Load the items and phrases that are shown without a query. */
+async function loadStart(signal) {
   start ??= await findStart(labels, signal);
   if (facts.examples.length) start.phrases = facts.examples;
   for (const hit of start.hits) items.set(hit.id, hit);
 }
 
-/** Learn what the collection is. */
-async function learn() {
+/** Load facts about the collection. */
+async function loadFacts() {
   [facts, labels] = await Promise.all([api.info(), api.labels()]);
   start = null;
   drawFacts();
   drawQuery();
 }
 
-/** See whether the collection was changed or built again. */
-async function look() {
+/** Reload if the collection was changed or rebuilt. */
+async function checkCollection() {
   if (document.hidden || !facts) return;
   let now;
   try {
     now = await api.info();
   } catch {
-    return; // the next search will say what is wrong
+    return; // the next search shows the error
   }
-  const isAnew = now.generation !== facts.generation;
-  if (!isAnew && now.change === facts.change) return;
-  await learn().catch(() => {});
-  if (!isAnew) return;
+  const isRebuilt = now.generation !== facts.generation;
+  if (!isRebuilt && now.change === facts.change) return;
+  await loadFacts().catch(() => {});
+  if (!isRebuilt) return;
   items.clear();
-  const known = new Set(labels.map(({ name }) => name));
-  say(texts.rebuilt);
-  ask({ labels: query.labels.filter((name) => known.has(name)) }, { isNew: false });
+  const names = new Set(labels.map(({ name }) => name));
+  announce(t("search.rebuilt"));
+  ask({ labels: query.labels.filter((name) => names.has(name)) }, { isNew: false });
 }
 
-// --- showing -----------------------------------------------------------------------------------
+// --- drawing -----------------------------------------------------------------------------------
 
 function drawFacts() {
   page.home.textContent = facts.name;
-  page.facts.textContent = texts.factsOf(facts);
+  page.facts.textContent = factsOf(facts);
   const { text, image } = facts.encoders;
   page.text.disabled = !text;
   page.pick.hidden = !image;
   page.text.maxLength = facts.limits.max_text_chars;
-  page.text.placeholder = whyNoWords(facts) || texts.placeholderOf(image);
-  page.text.title = whyNoWords(facts);
+  page.text.placeholder = whyNoText(facts) || t(image ? "search.textOrImage" : "search.text");
+  page.text.title = whyNoText(facts);
+  page.hint.textContent = t(image ? "search.hintImages" : "search.hint");
   page["map-toggle"].hidden = facts.n_items < 3;
   const modes = facts.modes ?? [];
   page.mode.hidden = !text || modes.length < 2;
-  page.mode.replaceChildren(...modes.map((name) => make("option", { value: name === modes[0] ? "" : name }, texts.modes[name] ?? name)));
+  page.mode.replaceChildren(...modes.map((name) => make("option", { value: name === modes[0] ? "" : name }, t(`mode.${name}`))));
 }
 
 function drawQuery() {
   if (page.text.value.trim() !== query.text.trim()) page.text.value = query.text;
-  fillGiven(page, query, items, ask);
+  fillParts(page, query, items, ask);
   page.balance.hidden = !isMixed(query);
-  const other = query.pictures.length ? "picture" : "item";
-  page.other.textContent = texts.other[other];
+  const other = query.pictures.length ? "image" : "item";
+  page.other.textContent = t(`balance.${other}`);
   page.weight.value = query.weight;
-  page.weight.setAttribute("aria-valuetext", texts.balanceOf(query.weight, other));
+  page.weight.setAttribute("aria-valuetext", t(`balance.${other}Value`, { text: percent(1 - query.weight / 100), other: percent(query.weight / 100) }));
   page.mode.value = query.mode;
   page.order.value = query.order;
-  page.order.options[0].textContent = texts.orderOf(asks(query));
+  page.order.options[0].textContent = t(asks(query) ? "order.best" : "order.added");
   page["map-toggle"].ariaPressed = String(query.view === "map");
   page["map-box"].hidden = query.view !== "map";
   document.title = asks(query) ? `${titleOf(query, items)} · ${facts?.name ?? "acqh"}` : facts?.name ?? "acqh";
@@ -184,13 +187,14 @@ function draw(found) {
   const summary = found && summaryOf(query, items, found);
   const verdict = hits.length && asks(query) ? verdictOf(hits) : "";
   page.verdict.textContent = verdict;
-  page.summary.textContent = summary ?? (hits.length ? texts.start : "");
-  if (found) say([summary, verdict, hits.length ? texts.firstOf(nameOf(hits[0], hits[0].id)) : ""].filter(Boolean).join(". "));
-  if (found && found.n_items !== facts.n_items) look();
-  loadIfNear(0); // where the window is taller than what is there
+  page.summary.textContent = summary ?? (hits.length ? t("results.start") : "");
+  const first = hits.length ? t("results.firstIs", { name: nameOf(hits[0], hits[0].id, 0) }) : "";
+  if (found) announce([summary, verdict, first].filter(Boolean).join(". "));
+  if (found && found.n_items !== facts.n_items) checkCollection();
+  loadIfNear(0); // if the results do not fill the window
 }
 
-/** An answer as it is shown: copies folded, hits of a search in the order asked for. */
+/** Fold copies, and put the hits of a search into the chosen order. */
 function arranged(found) {
   const places = new Map(found.hits.map((hit, at) => [hit.id, at]));
   const hits = ordered(folded(found.hits));
@@ -198,7 +202,7 @@ function arranged(found) {
   return { ...found, hits, explanation: found.explanation && { ...found.explanation, hits: explained } };
 }
 
-/** Hits of a search in the order asked for; what is only listed comes so from the service. */
+/** Hits of a search in the chosen order; the server sorts items that are only listed. */
 function ordered(found) {
   const column = query.order && asks(query) && dateColumnOf(found);
   if (!column) return found;
@@ -213,7 +217,7 @@ function drawExamples(areShown) {
     button.addEventListener("click", () => ask({ text: phrase }));
     return button;
   });
-  page.examples.replaceChildren(make("span", { className: "lead", ariaHidden: "true" }, texts.examples), ...chips);
+  page.examples.replaceChildren(make("span", { className: "lead", ariaHidden: "true" }, t("examples.lead")), ...chips);
 }
 
 function drawEmpty(found) {
@@ -222,7 +226,7 @@ function drawEmpty(found) {
   const [title, detail] = whyEmpty(query, found, facts);
   page.empty.replaceChildren(make("p", { className: "title" }, title), make("p", {}, detail));
   if (query.labels.length) {
-    const clear = make("button", { type: "button" }, texts.searchAll);
+    const clear = make("button", { type: "button" }, t("filter.clear"));
     clear.addEventListener("click", () => ask({ labels: [] }));
     page.empty.append(clear);
   }
@@ -240,9 +244,10 @@ function drawPanel() {
   });
 }
 
-function say(text) {
-  later("say", SPEAKING_PAUSE, () => {
-    page.said.textContent = text;
+/** Have screen readers read a text. */
+function announce(text) {
+  later("announce", SPEAKING_PAUSE, () => {
+    page.status.textContent = text;
   });
 }
 
@@ -266,9 +271,9 @@ async function open(id, isNew = true) {
   drawDetail();
 }
 
-/** Ask for more like an item; words and pictures give way, what is not wanted stays. */
+/** Search for more like an item, without the text and images of the last query. */
 function askLike(id) {
-  ask({ text: "", pictures: [], items: [id], unlike: query.unlike.filter((each) => each !== id) });
+  ask({ text: "", pictures: [], items: [id], unlike: query.unlike.filter((other) => other !== id) });
   window.scrollTo({ top: 0 });
 }
 
@@ -293,57 +298,59 @@ const map = new CollectionMap(page, (id) => open(id), (label) => ask({ labels: [
 async function showMap(signal) {
   const state = `${facts.generation} ${facts.change}`;
   if (mapped === state) return;
-  map.wait(texts.mapWaits(facts.n_items));
+  map.wait(t("map.wait", { n: facts.n_items }));
   try {
     const { points, n_items } = await api.map(signal);
     mapped = state;
     map.show(points, n_items);
   } catch (error) {
-    if (error.name !== "AbortError") map.wait(texts.mapFails);
+    if (error.name !== "AbortError") map.wait(t("map.failed"));
     throw error;
   }
 }
 
-// --- what goes wrong ---------------------------------------------------------------------------
+// --- errors ---------------------------------------------------------------------------
 
-function showProblem(problem, again) {
-  if (problem.status === undefined) throw problem; // a mistake of ours: let the console show it
-  page.token.hidden = problem.status !== 401;
-  page.problem.hidden = problem.status === 401;
-  page["problem-title"].textContent = problem.title;
-  const soon = problem.retryAfter === null ? "" : texts.retryIn(problem.retryAfter);
-  page["problem-detail"].textContent = problem.message + soon;
-  page.again.hidden = !soon;
-  document.body.classList.toggle("failing", !page.problem.hidden);
-  if (problem.status === 401) {
-    page["token-why"].textContent = texts.tokenOf(api.hasToken());
+function showError(error, again) {
+  if (error.status === undefined) throw error; // a bug: let the console show it
+  page.token.hidden = error.status !== 401;
+  page.error.hidden = error.status === 401;
+  page["error-title"].textContent = error.title;
+  const retry = error.retryAfter === null ? "" : t("error.retryIn", { n: error.retryAfter });
+  page["error-detail"].textContent = [error.message, retry].filter(Boolean).join(" ");
+  page.again.hidden = !retry;
+  document.body.classList.toggle("failing", !page.error.hidden);
+  if (error.status === 401) {
+    page["token-why"].textContent = t(api.hasToken() ? "token.wrong" : "token.needed");
     page["token-text"].focus();
   }
-  if (soon) later("retry", 1000 * problem.retryAfter, again);
+  if (retry) later("retry", 1000 * error.retryAfter, again);
 }
 
-function hideProblem() {
-  page.problem.hidden = page.token.hidden = true;
+function hideError() {
+  page.error.hidden = page.token.hidden = true;
   document.body.classList.remove("failing");
 }
 
-// --- what people do ----------------------------------------------------------------------------
+// --- events ----------------------------------------------------------------------------
 
-async function take(files) {
+async function addImages(files) {
   if (!files.length) return;
   try {
-    if (!facts) await learn();
+    if (!facts) await loadFacts();
+    if (!facts.encoders.image) throw new ResponseError(422, t("error.noImageSearch"));
     const more = await picturesFrom(files, facts.limits.max_body_bytes);
     ask({ pictures: withPictures(query, more) });
   } catch (error) {
-    showProblem(error.status === undefined ? new Problem(422, ...texts.noPicture(files[0].name)) : error, search);
+    const unreadable = new ResponseError(422, t("error.noImage"), t("error.noImageHow", { name: files[0].name }));
+    showError(error.status === undefined ? unreadable : error, search);
   }
 }
 
 page.text.addEventListener("input", () => ask({ text: page.text.value }, { isNew: !isTyping, pause: TYPING_PAUSE }));
 page.query.addEventListener("submit", (event) => {
   event.preventDefault();
-  isTyping = false; // what is typed from now on is another query
+  isTyping = false; // further typing is another query
   search();
 });
 page.weight.addEventListener("input", () => {
@@ -355,7 +362,7 @@ page.mode.addEventListener("change", () => ask({ mode: page.mode.value }));
 page.order.addEventListener("change", () => ask({ order: page.order.value }));
 page["map-toggle"].addEventListener("click", () => ask({ view: query.view ? "" : "map" }));
 for (const row of [page.examples, page.labels]) hintMore(row);
-addFiles(take, page.drop, page.pick, page.file);
+addFiles(addImages, page.drop, page.pick, page.file);
 page["more-labels"].addEventListener("change", ({ target }) => {
   if (target.value) ask({ labels: [...query.labels, target.value] });
 });
@@ -444,7 +451,7 @@ function showAddress() {
 }
 
 window.addEventListener("popstate", showAddress);
-document.addEventListener("visibilitychange", look);
+document.addEventListener("visibilitychange", checkCollection);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawPanel);
-setInterval(look, LOOK_EVERY);
+setInterval(checkCollection, CHECK_EVERY);
 showAddress();

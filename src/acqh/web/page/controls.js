@@ -1,37 +1,38 @@
-// What a query is made of, beside its words: pictures, items, labels.
+// The images, items and labels of a query.
 
 import { showPicture, thumbnailOf } from "./api.js";
-import { count, make } from "./dom.js";
+import { make } from "./dom.js";
+import { t } from "./language.js";
+import { nameOf, shortOf } from "./messages.js";
 import { asks } from "./query.js";
-import { nameOf, shortOf, texts } from "./words.js";
 
-const LABEL_CHIPS = 7; // the others are in a list
+const LABEL_CHIPS = 7; // the others are in a menu
 
-/** Show the pictures and items of a query, each with a way to take it out. */
-export function fillGiven(page, query, items, ask) {
-  const without = (name, value) => ({ [name]: query[name].filter((each) => each !== value) });
-  const forget = (changes) => {
+/** Show the images and items of a query, each with a button that removes it. */
+export function fillParts(page, query, items, ask) {
+  const without = (name, value) => ({ [name]: query[name].filter((other) => other !== value) });
+  const remove = (changes) => {
     page.text.focus();
-    // What is not wanted is no query alone.
+    // Items to avoid are no query by themselves.
     ask(asks({ ...query, ...changes }) ? changes : { ...changes, unlike: [] });
   };
   const parts = [
-    ...query.pictures.map((each) => part(each.name, each.address, "", () => forget(without("pictures", each)))),
+    ...query.pictures.map((picture) => part(picture.name, picture.address, "", () => remove(without("pictures", picture)))),
     ...["items", "unlike"].flatMap((name) =>
       query[name].map((id) => {
         const item = items.get(id) ?? { id, text: "" };
-        const title = texts.partOf(nameOf(item, id), name);
-        return part(title, thumbnailOf(item), name, () => forget(without(name, id)));
+        const title = t(name === "items" ? "search.like" : "search.unlike", { name: nameOf(item, id) });
+        return part(title, thumbnailOf(item), name, () => remove(without(name, id)));
       })),
   ];
-  page.given.hidden = !parts.length;
-  page.given.replaceChildren(...parts);
+  page.parts.hidden = !parts.length;
+  page.parts.replaceChildren(...parts);
 }
 
-function part(name, address, kind, forget) {
-  const button = make("button", { type: "button", className: "forget", ariaLabel: texts.forget(name) }, "✕");
-  button.addEventListener("click", forget);
-  const element = make("li", { className: `part ${kind}`, title: name }, make("span", { className: "given-name" }, name), button);
+function part(name, address, kind, remove) {
+  const button = make("button", { type: "button", className: "remove", ariaLabel: t("search.remove", { name }) }, "✕");
+  button.addEventListener("click", remove);
+  const element = make("li", { className: `part ${kind}`, title: name }, make("span", { className: "part-name" }, name), button);
   if (address) {
     const image = make("img", { alt: "", draggable: false });
     showPicture(image, address);
@@ -45,7 +46,7 @@ export function fillLabels(page, query, labels, ask) {
   page.filter.hidden = !labels.length;
   const others = labels.filter(({ name }) => !query.labels.includes(name));
   const toggle = (name, isOn) => {
-    const rest = query.labels.filter((each) => each !== name);
+    const rest = query.labels.filter((other) => other !== name);
     ask({ labels: isOn ? rest : [...rest, name] });
   };
   const chips = [
@@ -55,22 +56,22 @@ export function fillLabels(page, query, labels, ask) {
   const rest = others.slice(LABEL_CHIPS);
   const select = page["more-labels"];
   const focused = page.filter.contains(document.activeElement) && document.activeElement;
-  const wanted = focused === select ? query.labels.at(-1) : focused && focused.value;
+  const target = focused === select ? query.labels.at(-1) : focused && focused.value;
   select.hidden = !rest.length;
   select.replaceChildren(
-    make("option", { value: "" }, texts.moreLabels(rest.length)),
-    ...rest.map(({ name, count: n }) => make("option", { value: name }, `${shortOf(name)} (${count(n)})`)),
+    make("option", { value: "" }, t("filter.more", { n: rest.length })),
+    ...rest.map(({ name, count: n }) => make("option", { value: name }, t("filter.option", { name: shortOf(name), n }))),
   );
   page.labels.replaceChildren(...chips, select);
-  if (focused) chips.find(({ value }) => value === wanted)?.focus();
+  if (focused) chips.find(({ value }) => value === target)?.focus();
 }
 
-/** Let a row of chips that goes on beyond its end fade there. */
+/** Fade the end of a row of chips that can be scrolled. */
 export function hintMore(row) {
-  const look = () => row.classList.toggle("goes-on", row.scrollWidth - row.clientWidth - row.scrollLeft > 4);
-  row.addEventListener("scroll", look, { passive: true });
-  new ResizeObserver(look).observe(row);
-  new MutationObserver(look).observe(row, { childList: true });
+  const update = () => row.classList.toggle("goes-on", row.scrollWidth - row.clientWidth - row.scrollLeft > 4);
+  row.addEventListener("scroll", update, { passive: true });
+  new ResizeObserver(update).observe(row);
+  new MutationObserver(update).observe(row, { childList: true });
 }
 
 function chip(name, isOn, toggle) {

@@ -1,21 +1,21 @@
-// One item, large: what it shows and says, and what to do with it.
+// One item, large, with its metadata and actions.
 
-import { breakable, make, size } from "./dom.js";
+import { breakable, make } from "./dom.js";
 import * as api from "./api.js";
-import { whyOf } from "./grid.js";
-import { captionOf, matchOf, shortOf, texts } from "./words.js";
+import { minute, size, t } from "./language.js";
+import { matchLineOf, shortOf, titleOfItem } from "./messages.js";
 
 /**
  * Make the large view work.
  *
- * @param {object} page the page's elements by id
- * @param {{close, step, like, unlike, label}} on what to do when something is pressed
+ * @param {object} page elements by id
+ * @param {{close, step, like, unlike, label}} on handlers
  */
 export function addDetail(page, on) {
   page.close.addEventListener("click", () => page.detail.close());
   page.detail.addEventListener("close", on.close);
   page.detail.addEventListener("click", ({ target }) => {
-    if (target === page.detail) page.detail.close(); // beside the sheet
+    if (target === page.detail) page.detail.close(); // outside the sheet
   });
   page.previous.addEventListener("click", () => on.step(-1));
   page.next.addEventListener("click", () => on.step(1));
@@ -40,9 +40,10 @@ export function addDetail(page, on) {
 
 /** Show an item; `at` is its place among the hits, or -1, and `n` how many there are. */
 export function fillDetail(page, item, at, n, canSubtract) {
-  page["detail-name"].replaceChildren(...breakable(captionOf(item) || texts.noCaption));
-  page["detail-file"].replaceChildren(...breakable(item.file ?? ""));
-  page["detail-why"].textContent = whyOf(item) && texts.foundBy(whyOf(item), matchOf(item));
+  const title = titleOfItem(item, at < 0 ? null : at);
+  page["detail-name"].replaceChildren(...breakable(title));
+  page["detail-file"].replaceChildren(...breakable(item.file === title ? "" : item.file ?? ""));
+  page["detail-why"].textContent = matchLineOf(item);
   page["detail-labels"].replaceChildren(
     ...item.labels.map((name) => make("button", { type: "button", className: "chip", value: name, title: name }, shortOf(name))),
   );
@@ -58,7 +59,7 @@ export function fillDetail(page, item, at, n, canSubtract) {
   const address = api.originalOf(item) ?? api.thumbnailOf(item);
   page["detail-frame"].hidden = !address;
   image.removeAttribute("src");
-  image.alt = item.text;
+  image.alt = title;
   image.classList.toggle("thumbnail", !item.original);
   if (address) api.showPicture(image, address);
   image.onerror = () => {
@@ -69,13 +70,12 @@ export function fillDetail(page, item, at, n, canSubtract) {
   if (!page.detail.open) page.detail.showModal();
 }
 
-/** The columns of an item as texts; of those that `acqh sync` keeps for itself, what people can read. */
+/** The columns of an item as texts; of those of a tracked folder, the readable ones. */
 function columnsOf({ columns, file, copies = [] }) {
   const isOfFolder = file !== null && columns.file === file && "sha256" in columns;
-  const toMinute = (time) => time.slice(0, 16).replace("T", " ");
-  const read = { sha256: () => null, bytes: size, modified: toMinute, date: toMinute };
-  return [...Object.entries(columns), ["copies", copies.join(", ") || null]]
-    .filter(([, value]) => value !== null && value !== file)
-    .map(([name, value]) => [name, isOfFolder && name in read ? read[name](value) : String(value)])
-    .filter(([, value]) => value !== null);
+  const readable = { bytes: size, modified: minute, date: minute };
+  const rows = Object.entries(columns)
+    .filter(([name, value]) => value !== null && value !== file && !(isOfFolder && name === "sha256"))
+    .map(([name, value]) => (isOfFolder && name in readable ? [t(`field.${name}`), readable[name](value)] : [name, String(value)]));
+  return copies.length ? [...rows, [t("field.copies"), copies.join(", ")]] : rows;
 }

@@ -1,9 +1,9 @@
-// Helpers of all modules: elements, numbers as text, order.
+// Helpers of all modules: elements and order.
 
 /** The address of the web interface: beside this folder, under any path. */
 export const HOME = new URL("..", import.meta.url);
 
-/** Make an element; properties that are not the element's own become attributes. */
+/** Make an element; unknown properties become attributes. */
 export function make(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
@@ -22,12 +22,12 @@ export function draw(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** A name of a file, to be broken after its separators first, and anywhere only where it must. */
+/** A file name that breaks at its separators if possible. */
 export function breakable(name) {
   return name.split(/(?<=[/\\_-])(?=[^/\\_-])/).flatMap((part, at) => (at ? [make("wbr"), part] : [part]));
 }
 
-/** Show the image of a Blob that is awaited; its address is released as soon as it is drawn. */
+/** Show the image of a Blob; its address is released once it is drawn. */
 export async function showBlob(image, blob) {
   try {
     const address = URL.createObjectURL(await blob);
@@ -44,32 +44,4 @@ export function sortedBy(values, valueOf, isDescending) {
   const order = (one, other) => sign * ((valueOf(one) > valueOf(other)) - (valueOf(one) < valueOf(other)));
   const isMissing = (value) => valueOf(value) === null;
   return [...values.filter((value) => !isMissing(value)).sort(order), ...values.filter(isMissing)];
-}
-
-/** A whole number with separators. */
-export function count(number) {
-  return number.toLocaleString("en-GB");
-}
-
-/** "1 item", "2 items". */
-export function several(number, noun) {
-  return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
-}
-
-/** A number with a true minus sign. */
-export function signed(number, digits = 3) {
-  return number.toFixed(digits).replace("-", "−");
-}
-
-/** Milliseconds, in as many digits as anybody can use. */
-export function milliseconds(value) {
-  return `${value < 10 ? value.toPrecision(2) : value.toFixed(0)} ms`;
-}
-
-/** A number of bytes, in the unit in which it is easiest to read. */
-export function size(bytes) {
-  const units = ["bytes", "kB", "MB", "GB", "TB"];
-  const power = Math.min(units.length - 1, Math.floor(Math.log10(Math.max(1, bytes)) / 3));
-  const value = bytes / 1000 ** power;
-  return `${value.toFixed(value < 10 && power ? 1 : 0)} ${units[power]}`;
 }

@@ -1,20 +1,20 @@
-// Pictures that are dropped, pasted or chosen anywhere on the page.
+// Images that are dropped or pasted anywhere, or chosen.
 
 /**
- * Call `take` with the files.
+ * Call `use` with the files.
  *
- * @param {(files: FileList) => void} take
- * @param {HTMLElement} sign shown while files are dragged over the page
+ * @param {(files: FileList) => void} use
+ * @param {HTMLElement} sign shown while files are dragged
  * @param {HTMLButtonElement} button opens the file dialogue
  * @param {HTMLInputElement} input the file dialogue
  */
-export function addFiles(take, sign, button, input) {
+export function addFiles(use, sign, button, input) {
   button.addEventListener("click", () => input.click());
   input.addEventListener("change", () => {
-    take([...input.files]);
+    use([...input.files]);
     input.value = ""; // so that the same file can be chosen again
   });
-  document.addEventListener("paste", ({ clipboardData }) => take([...clipboardData.files]));
+  document.addEventListener("paste", ({ clipboardData }) => use([...clipboardData.files]));
 
   let depth = 0; // entering an element inside comes before leaving the one around it
   const onFiles = (kind, work) =>
@@ -29,6 +29,6 @@ export function addFiles(take, sign, button, input) {
   onFiles("dragover", () => {});
   onFiles("drop", ({ files }) => {
     depth = 0;
-    take([...files]);
+    use([...files]);
   });
 }

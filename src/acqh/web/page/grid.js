@@ -1,27 +1,28 @@
-// The grid of hits: cards, and the keys that move among them.
+// The grid of results: tiles, and the keys that move among them.
 
 import { breakable, make } from "./dom.js";
 import { showPicture, thumbnailOf } from "./api.js";
-import { captionOf, matchOf, nameOf, percent, isConfident, texts } from "./words.js";
+import { t } from "./language.js";
+import { captionOf, confidenceOf, isConfident, nameOf, reasonsOf, titleOfItem } from "./messages.js";
 
 // Smaller pictures than this are drawings and shown whole; larger ones fill their card.
 const SMALL = 96;
 
-/** Fill the grid; hits that are there already keep their elements, so nothing flickers. */
+/** Fill the grid; hits that are shown already keep their elements, so nothing flickers. */
 export function fillGrid(list, hits, addressOf) {
-  const there = new Map([...list.children].map((each) => [each.dataset.key, each]));
+  const shown = new Map([...list.children].map((element) => [element.dataset.key, element]));
   const cards = hits.map((hit, index) => {
     const key = JSON.stringify([hit.id, hit.text, hit.labels, hit.copies]);
-    const kept = there.get(key) ?? card(hit, key);
-    update(kept, hit, index, addressOf(hit));
-    return kept;
+    const element = shown.get(key) ?? card(hit, key, index);
+    update(element, hit, index, addressOf(hit));
+    return element;
   });
   const focused = list.contains(document.activeElement) && document.activeElement;
   list.replaceChildren(...cards);
   if (focused) (list.contains(focused) ? focused : cards[0]?.firstChild)?.focus();
 }
 
-/** Hits of which copies, files of the same bytes, are one that names the others. */
+/** Make one hit of the copies of a file; it names the others. */
 export function folded(hits) {
   const first = new Map();
   for (const hit of hits) {
@@ -32,12 +33,12 @@ export function folded(hits) {
   return [...first.values()];
 }
 
-function card(hit, key) {
+function card(hit, key, index) {
   const words = make("span", { className: "words" }, ...breakable(captionOf(hit)));
   const names = make("span", { className: "names" }, hit.labels.join(" · "));
   const meter = make("span", { className: "meter" }, make("i"));
-  const parts = [frame(hit), meter, words, names, make("span", { className: "why" }), make("span", { className: "match" })];
-  const like = make("button", { type: "button", className: "like", tabIndex: -1 }, texts.like);
+  const parts = [frame(hit, index), meter, words, names, make("span", { className: "why" }), make("span", { className: "match" })];
+  const like = make("button", { type: "button", className: "like", tabIndex: -1 }, t("tile.like"));
   const element = make("li", {}, make("a", { className: "card" }, ...parts), like);
   element.dataset.key = key;
   return element;
@@ -49,27 +50,22 @@ function update(element, hit, index, address) {
   link.tabIndex = index === 0 ? 0 : -1;
   like.dataset.id = link.dataset.id = hit.id;
   link.dataset.position = index;
-  const caption = captionOf(hit) || nameOf(hit, hit.id);
+  const name = titleOfItem(hit, index);
   link.title = [hit.text, hit.file, hit.labels.join(", ")].filter(Boolean).join("\n");
   link.classList.toggle("faint", !isConfident(hit));
-  link.querySelector(".meter i").style.width = percent(hit.match).replace(" ", "");
-  link.querySelector(".match").textContent = matchOf(hit);
-  link.querySelector(".why").textContent = whyOf(hit);
-  const labels = hit.labels.length ? `, ${hit.labels.join(", ")}` : "";
-  link.setAttribute("aria-label", texts.opens(`${caption}${labels}${whyOf(hit) ? `, ${whyOf(hit)}` : ""}`));
-  like.setAttribute("aria-label", texts.moreLike(caption));
+  link.querySelector(".meter i").style.width = `${100 * hit.match}%`;
+  link.querySelector(".match").textContent = confidenceOf(hit);
+  link.querySelector(".why").textContent = reasonsOf(hit);
+  const reasons = reasonsOf(hit) && `${confidenceOf(hit)}, ${reasonsOf(hit)}`;
+  link.setAttribute("aria-label", [name, ...hit.labels, reasons].filter(Boolean).join(", "));
+  like.setAttribute("aria-label", t("tile.likeNamed", { name }));
 }
 
-/** Why a hit is there, where the service says so. */
-export function whyOf({ why }) {
-  return why?.length ? texts.whyOf(why) : "";
-}
-
-function frame(hit) {
+function frame(hit, index) {
   const box = make("span", { className: "frame" });
   const missing = () => {
     box.classList.add("missing");
-    box.replaceChildren(nameOf(hit, hit.id).trim().slice(0, 1).toUpperCase());
+    box.replaceChildren(nameOf(hit, hit.id, index).trim().slice(0, 1).toUpperCase());
   };
   if (!hit.thumbnail) {
     missing();
@@ -82,7 +78,7 @@ function frame(hit) {
   });
   showPicture(image, thumbnailOf(hit));
   box.append(image);
-  if (hit.copies.length) box.append(make("span", { className: "copies" }, texts.copies(hit.copies.length + 1)));
+  if (hit.copies.length) box.append(make("span", { className: "copies" }, t("tile.copies", { n: hit.copies.length + 1 })));
   return box;
 }
 

@@ -2,7 +2,8 @@
 
 import { showPicture, thumbnailOf } from "./api.js";
 import { make } from "./dom.js";
-import { shortOf, texts } from "./words.js";
+import { t } from "./language.js";
+import { shortOf } from "./messages.js";
 
 const COLOURS = ["#0f7f77", "#c2691c", "#4567b7", "#b23a6f", "#6d8f1f", "#8a5bbd", "#b08a14", "#2b8fbf", "#c0483a", "#5a6b78"];
 const OTHERS = "#9a968c";
@@ -11,17 +12,17 @@ const NEAR = 14; // pixels within which the mouse finds a point
 const STEP = 60; // pixels that an arrow key moves
 const MARGIN = 0.06; // of the canvas, around all points
 const MOST_STRETCH = 2; // of one side in relation to the other
-const FEW = 8; // points that stay in sight however near one comes
+const FEW = 8; // points that stay in sight at any zoom
 const [SMALLEST, LARGEST] = [24, 120]; // pixels of a picture's side; below, points are dots
 const HIT = 40; // pixels of a hit's at least
 const MOST_PICTURES = 300; // drawn at once
 
-/** A map that draws points and says which one is pressed. */
+/** A map that draws points and opens the one that is clicked. */
 export class CollectionMap {
   /**
-   * @param {object} page the page's elements by id
-   * @param {(id: string) => void} open called with the item that is pressed
-   * @param {(label: string) => void} filter called with the label that is pressed
+   * @param {object} page elements by id
+   * @param {(id: string) => void} open called with the item that is clicked
+   * @param {(label: string) => void} filter called with the label that is clicked
    */
   constructor(page, open, filter) {
     this.canvas = page.map;
@@ -32,7 +33,7 @@ export class CollectionMap {
     this.filter = filter;
     this.points = [];
     this.pictures = new Map();
-    this.found = new Set();
+    this.hits = new Set();
     this.reset();
     this.listen();
     new ResizeObserver(() => this.draw()).observe(this.canvas);
@@ -43,7 +44,7 @@ export class CollectionMap {
     this.centre = [0.5, 0.5];
   }
 
-  /** Say what is under way, where nothing is drawn yet. */
+  /** Show a text instead of the map. */
   wait(text) {
     this.waiting.textContent = text;
     this.waiting.hidden = !text;
@@ -51,7 +52,7 @@ export class CollectionMap {
 
   /** Take the points of a collection, which may be a sample of its items. */
   show(points, n_items) {
-    this.wait(points.length ? "" : texts.mapEmpty);
+    this.wait(points.length ? "" : t("map.empty"));
     const counts = new Map();
     for (const { label } of points) if (label !== null) counts.set(label, (counts.get(label) ?? 0) + 1);
     const first = [...counts].sort((one, other) => other[1] - one[1]).slice(0, COLOURS.length);
@@ -60,8 +61,9 @@ export class CollectionMap {
     this.pictures.clear();
     this.reset();
     const entries = first.map(([label]) => this.entry(label));
-    if (counts.size > first.length) entries.push(make("li", {}, dot(OTHERS), texts.mapMore(counts.size - first.length)));
-    this.legend.replaceChildren(...entries, make("li", { className: "hint" }, texts.mapHint(points.length, n_items)));
+    if (counts.size > first.length) entries.push(make("li", {}, dot(OTHERS), t("map.more", { n: counts.size - first.length })));
+    const sample = points.length < n_items ? t("map.sample", { n: points.length, total: n_items }) : "";
+    this.legend.replaceChildren(...entries, make("li", { className: "hint" }, `${t("map.hint")} ${sample}`));
     this.draw();
   }
 
@@ -73,7 +75,7 @@ export class CollectionMap {
 
   /** Mark the hits of a query; the others fade. */
   mark(ids) {
-    this.found = new Set(ids);
+    this.hits = new Set(ids);
     this.draw();
   }
 
@@ -128,20 +130,20 @@ export class CollectionMap {
     const context = this.canvas.getContext("2d");
     context.scale(sharp, sharp);
     const size = Math.min(9, (this.points.length > 1500 ? 2.2 : 3.4) * Math.sqrt(this.zoom));
-    const isMarked = this.found.size > 0;
+    const isMarked = this.hits.size > 0;
     // Hits last, so that they lie on top.
     const shown = this.inSight(LARGEST / 2);
-    if (isMarked) shown.sort((one, other) => this.found.has(one.id) - this.found.has(other.id));
+    if (isMarked) shown.sort((one, other) => this.hits.has(one.id) - this.hits.has(other.id));
     const near = Math.min(LARGEST, 0.7 * Math.sqrt((this.scale[0] * this.scale[1]) / this.points.length));
     const isNear = near >= SMALLEST && shown.length <= MOST_PICTURES;
-    const areHitsFew = this.found.size <= MOST_PICTURES;
+    const areHitsFew = this.hits.size <= MOST_PICTURES;
     let drawn = 0;
     for (const point of shown) {
       const [x, y] = this.place(point);
-      const isFound = this.found.has(point.id);
-      const image = (isNear || (isFound && areHitsFew)) && this.picture(point);
-      const side = isFound ? Math.max(HIT, near) : near;
-      context.globalAlpha = isMarked && !isFound ? 0.25 : image ? 1 : 0.85;
+      const isHit = this.hits.has(point.id);
+      const image = (isNear || (isHit && areHitsFew)) && this.picture(point);
+      const side = isHit ? Math.max(HIT, near) : near;
+      context.globalAlpha = isMarked && !isHit ? 0.25 : image ? 1 : 0.85;
       context.fillStyle = this.colours.get(point.label) ?? OTHERS;
       context.beginPath();
       if (image) {
@@ -151,7 +153,7 @@ export class CollectionMap {
         context.drawImage(image, x - w / 2, y - h / 2, w, h);
         drawn += 1;
       } else {
-        context.arc(x, y, isFound ? 1.6 * size : size, 0, 2 * Math.PI);
+        context.arc(x, y, isHit ? 1.6 * size : size, 0, 2 * Math.PI);
         context.fill();
       }
     }
@@ -201,7 +203,7 @@ export class CollectionMap {
     this.draw();
   }
 
-  say(point, x, y) {
+  showTip(point, x, y) {
     this.canvas.style.cursor = point ? "pointer" : "grab";
     this.tip.textContent = point ? [point.name, point.label].filter(Boolean).join(" · ") : "";
     this.tip.hidden = !this.tip.textContent;
@@ -221,7 +223,7 @@ export class CollectionMap {
     this.canvas.addEventListener("pointermove", ({ pointerId, offsetX: x, offsetY: y }) => {
       const last = pointers.get(pointerId);
       if (!last) {
-        this.say(this.nearest(x, y), x, y);
+        this.showTip(this.nearest(x, y), x, y);
         return;
       }
       const spread = () => {
@@ -241,7 +243,7 @@ export class CollectionMap {
         if (point) this.open(point.id);
       });
     }
-    this.canvas.addEventListener("pointerleave", () => this.say(null));
+    this.canvas.addEventListener("pointerleave", () => this.showTip(null));
     this.canvas.addEventListener("wheel", (event) => {
       event.preventDefault();
       this.zoomAt(Math.exp(-event.deltaY / 300), event.offsetX, event.offsetY);
@@ -279,7 +281,7 @@ function spread(points) {
 }
 
 function dot(colour) {
-  const each = make("i", { className: "dot", ariaHidden: "true" });
-  each.style.background = colour;
-  return each;
+  const element = make("i", { className: "dot", ariaHidden: "true" });
+  element.style.background = colour;
+  return element;
 }

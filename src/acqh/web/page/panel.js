@@ -1,8 +1,9 @@
-// "How it was found": why a hit is there, what its number is made of, and how its bytes give that.
+// "Why this result": the reason, the parts of the confidence score, and how its bytes give the similarity.
 
-import { draw, make, signed } from "./dom.js";
+import { draw, make } from "./dom.js";
 import { showPicture, thumbnailOf } from "./api.js";
-import { captionOf, matchOf, percent, isConfident, texts } from "./words.js";
+import { decimal, milliseconds, number, percent, size, t } from "./language.js";
+import { confidenceOf, isConfident, isSame, titleOfItem } from "./messages.js";
 
 /**
  * Fill the panel for one hit of an answer.
@@ -10,86 +11,97 @@ import { captionOf, matchOf, percent, isConfident, texts } from "./words.js";
  * @param {HTMLElement} body where to put it
  * @param {object} answer of /search, with its explanation
  * @param {number} position which hit
- * @param {(position: number) => void} show called when another hit is asked for
+ * @param {(position: number) => void} show called to explain another hit
  */
 export function fillPanel(body, answer, position, show) {
   const { explanation, hits } = answer;
   const parts = [];
   if (explanation && hits.length) {
-    const made = madeOf(answer, position);
-    parts.push(which(hits, position, show), make("p", { className: "reason" }, reasonOf(hits[position], made)), tally(hits[position], made));
-    if (explanation.query.length) {
+    const scores = scoresOf(answer, position);
+    const reason = make("p", { className: "reason" }, t(reasonOf(hits[position], scores)));
+    parts.push(stepper(hits, position, show), reason, tally(hits[position], scores));
+    const { tables } = explanation;
+    if (tables.length) {
       parts.push(
-        step(texts.vector, texts.vectorOf(explanation.query.length), vector(explanation.query)),
-        step(texts.tables, texts.tablesOf(explanation.tables.length, explanation.tables[0].length), lookup(answer, position)),
+        step(t("panel.vector"), t("panel.vectorText", { n: explanation.query.length }), vector(explanation.query)),
+        step(t("panel.tables"), t("panel.tablesText", { n: tables.length, size: tables[0].length }), lookup(answer, position)),
       );
     }
   }
   const focused = document.activeElement?.id;
-  body.replaceChildren(...parts, figures(answer));
+  body.replaceChildren(...parts, statistics(answer));
   if (focused === "before" || focused === "after") refocus(focused);
 }
 
-/**
- * What the number on a hit's tile is made of: how near it is by content, from which sum on a hit
- * stands out, how far this one does, and what words are worth; null for what was not looked at.
- */
-function madeOf({ explanation, hits }, position) {
+/** The scores of a hit: similarity, its confidence threshold, and keywords; null if not computed. */
+function scoresOf({ explanation, hits }, position) {
   const { entries, parts } = explanation.hits[position];
   const part = (name) => (explanation.names.includes(name) ? parts[explanation.names.indexOf(name)] : null);
-  const near = entries.length ? entries.reduce((sum, each) => sum + each, 0) : null;
-  const content = near === null ? null : part("content") ?? (isSame(hits[position]) ? null : hits[position].match);
-  const level = content === null || near <= 0 ? 0 : content > 0.5 ? 2 * near * (1 - content) : (0.5 * near) / content;
-  return { near, level, content, words: part("words") };
+  const similarity = entries.length ? entries.reduce((sum, entry) => sum + entry, 0) : null;
+  const semantic = similarity === null ? null : part("content") ?? (isSame(hits[position]) ? null : hits[position].match);
+  return { similarity, level: levelOf(similarity, semantic), semantic, keywords: part("words") };
 }
 
-function isSame({ why }) {
-  return why.includes("same image");
+/** The similarity at which the confidence is one half. */
+function levelOf(similarity, semantic) {
+  if (semantic === null || similarity <= 0) return 0;
+  return semantic > 0.5 ? 2 * similarity * (1 - semantic) : (0.5 * similarity) / semantic;
 }
 
-/** Why a hit is there, in a sentence. */
-function reasonOf(hit, { words, content }) {
-  if (isSame(hit)) return texts.same;
-  if (words >= 1) return texts.allWords;
-  const near = content > 0.5 ? texts.nearer : isConfident(hit) ? texts.nearBoth : texts.nearest;
-  const said = content === null ? texts.someWords : (words ? texts.someWordsAnd : "") + near;
-  return said[0].toUpperCase() + said.slice(1);
+/** The key of the sentence that gives the reason for a hit. */
+function reasonOf(hit, { keywords, semantic }) {
+  if (isSame(hit)) return "panel.same";
+  if (keywords >= 1) return "panel.allWords";
+  if (semantic === null) return "panel.someWords";
+  if (semantic > 0.5) return keywords ? "panel.similarSome" : "panel.similar";
+  if (isConfident(hit)) return "panel.both";
+  return keywords ? "panel.closestSome" : "panel.closest";
 }
 
-/** What was looked at and what it is worth, down to the number on the tile. */
-function tally(hit, { near, level, content, words }) {
+/** The parts of the confidence on a tile, and their sum. */
+function tally(hit, { similarity, level, semantic, keywords }) {
   const rows = [];
-  if (words !== null) rows.push([texts.tally.words, percent(words >= 1 ? 1 : words / 2), texts.worthOf(words)]);
-  if (isSame(hit)) rows.push([texts.tally.image, percent(1), texts.tally.same]);
-  if (content !== null) rows.push([texts.tally.content, percent(content), texts.levelOf(near, level)]);
-  const sum = words + (content ?? 0);
-  rows.push([texts.tally.tile, matchOf(hit), words !== null && rows.length > 1 ? texts.sumOf(words, sum) : ""]);
+  if (keywords !== null) rows.push([t("panel.keywords"), percent(keywords >= 1 ? 1 : keywords / 2), keywordsText(keywords)]);
+  if (isSame(hit)) rows.push([t("panel.image"), percent(1), t("panel.identical")]);
+  if (semantic !== null) {
+    const score = { score: decimal(similarity), level: decimal(level) };
+    rows.push([t("panel.similarity"), percent(semantic), t(level ? "panel.level" : "panel.score", score)]);
+  }
+  const sum = { score: decimal(keywords + (semantic ?? 0), 2) };
+  const isSum = keywords !== null && rows.length > 1;
+  rows.push([t("panel.confidence"), confidenceOf(hit), isSum ? t(keywords >= 1 ? "panel.sumRank" : "panel.sum", sum) : ""]);
   const cells = (row) => row.map((text, at) => make(at ? "td" : "th", at ? {} : { scope: "row" }, text));
   return make("table", { className: "tally" },
-    make("caption", { className: "unseen" }, texts.tallyCaption),
+    make("caption", { className: "unseen" }, t("panel.tally")),
     make("tbody", {}, ...rows.map((row) => make("tr", {}, ...cells(row)))));
 }
 
-/** Keep the focus on the button that was pressed, or on its twin at either end. */
+function keywordsText(score) {
+  if (score >= 1) return t(score >= 2 ? "panel.exactName" : "panel.allPresent", { score: decimal(score, 2) });
+  return t(score ? "panel.somePresent" : "panel.nonePresent");
+}
+
+/** Keep the focus on the button that was pressed, or move it to the other one if it is disabled. */
 function refocus(id) {
   const button = document.getElementById(id);
-  const twin = document.getElementById(id === "before" ? "after" : "before");
-  (button.disabled ? twin : button).focus();
+  const other = document.getElementById(id === "before" ? "after" : "before");
+  (button.disabled ? other : button).focus();
 }
 
 function step(title, text, ...content) {
   return make("section", { className: "step" }, make("h3", {}, title), make("p", {}, text), ...content);
 }
 
-function figures({ n_scanned, n_candidates, milliseconds: times, hits, bytes_per_item }) {
+function statistics({ n_scanned, n_candidates, milliseconds: times, hits, bytes_per_item }) {
   const bytes = hits.length ? hits[0].code.length : Math.round(bytes_per_item);
-  // A search may score a code twice, once to find a first bound; it was looked at all the same.
-  const looked = Math.min(n_scanned, n_candidates);
-  const entries = texts.figuresOf(looked, n_candidates, times, bytes, bytes_per_item);
-  const list = make("dl", { className: "figures" });
-  for (const [figure, meaning] of entries) {
-    list.append(make("div", {}, make("dt", {}, figure), make("dd", {}, meaning)));
-  }
+  // A search may score a code twice, first for a bound; it counts once.
+  const entries = [
+    [number(Math.min(n_scanned, n_candidates)), t("panel.scanned", { n: n_candidates })],
+    [milliseconds(times.search), t("panel.time", { total: milliseconds(times.total) })],
+    [size(bytes), t("panel.memory", { bytes: decimal(bytes_per_item, 1) })],
+  ];
+  const list = make("dl", { className: "statistics" });
+  for (const [value, text] of entries) list.append(make("div", {}, make("dt", {}, value), make("dd", {}, text)));
   return list;
 }
 
@@ -109,7 +121,7 @@ function vector(values) {
     });
   });
   const line = draw("line", { class: "axis", x1: 0, x2: width, y1: height / 2, y2: height / 2 });
-  return picture(width, height, texts.vectorName(values.length, most), line, ...bars);
+  return picture(width, height, t("panel.vectorLabel", { n: values.length, low: decimal(-most, 2), high: decimal(most, 2) }), line, ...bars);
 }
 
 function picture(width, height, name, ...children) {
@@ -128,15 +140,15 @@ function paint(canvas, values, most, { above, below, none }) {
   const image = context.createImageData(values.length, 1);
   values.forEach((value, index) => {
     const towards = value < 0 ? below : above;
-    const share = Math.sqrt(Math.abs(value) / most); // small entries are many; let them be seen
+    const share = Math.sqrt(Math.abs(value) / most); // most entries are small: keep them visible
     const mixed = none.map((part, channel) => part + (towards[channel] - part) * share);
     image.data.set([...mixed, 255], 4 * index);
   });
   context.putImageData(image, 0, 0);
 }
 
-/** Which hit is explained, and the way to the others. */
-function which(hits, position, show) {
+/** The hit that is explained, and buttons to the previous and the next one. */
+function stepper(hits, position, show) {
   const hit = hits[position];
   const move = (id, name, to, path) => {
     const icon = draw("svg", { class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, draw("path", { d: path }));
@@ -145,22 +157,22 @@ function which(hits, position, show) {
     button.addEventListener("click", () => show(to));
     return button;
   };
-  const name = make("span", { className: "which" }, make("b", {}, `${position + 1}`), ` ${captionOf(hit)}`);
-  const stepper = make("div", { className: "stepper" });
+  const name = make("span", { className: "which" }, make("b", {}, `${position + 1}`), ` ${titleOfItem(hit, position)}`);
+  const row = make("div", { className: "stepper" });
   if (hit.thumbnail) {
     const image = make("img", { alt: "", draggable: false });
     showPicture(image, thumbnailOf(hit));
-    stepper.append(image);
+    row.append(image);
   }
-  stepper.append(
+  row.append(
     name,
-    move("before", texts.previous, position - 1, "m14.5 6-6 6 6 6"),
-    move("after", texts.next, position + 1, "m9.5 6 6 6-6 6"),
+    move("before", t("panel.previous"), position - 1, "m14.5 6-6 6 6 6"),
+    move("after", t("panel.next"), position + 1, "m9.5 6 6 6-6 6"),
   );
-  return stepper;
+  return row;
 }
 
-/** A line a codebook: its table with the word marked, the byte, and what that adds. */
+/** One row per codebook: its table with the codeword marked, the byte, and the entry. */
 function lookup({ explanation }, position) {
   const { tables } = explanation;
   const { words, entries: parts } = explanation.hits[position];
@@ -175,12 +187,12 @@ function lookup({ explanation }, position) {
     reached += parts[index];
     const kind = parts[index] < 0 ? "below" : "above";
     const shown = make("td", {}, strip(table, words[index], most, colours));
-    return line(signed(parts[index]), from, reached, kind, shown, make("td", {}, make("b", {}, `${words[index]}`)));
+    return line(decimal(parts[index]), from, reached, kind, shown, make("td", {}, make("b", {}, `${words[index]}`)));
   });
-  const total = line(signed(reached), 0, reached, "total", make("td", {}, texts.tableTotal), make("td", {}));
-  const head = texts.tableHead.map((name) => make("th", { scope: "col" }, name));
+  const total = line(decimal(reached), 0, reached, "total", make("td", {}, t("panel.total")), make("td", {}));
+  const head = [t("panel.table"), t("panel.byte"), t("panel.adds"), ""].map((name) => make("th", { scope: "col" }, name));
   return make("table", { className: "lookup" },
-    make("caption", { className: "unseen" }, texts.tableCaption),
+    make("caption", { className: "unseen" }, t("panel.tablesLabel")),
     make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows, total));
 }
 
@@ -193,16 +205,16 @@ function strip(table, word, most, colours) {
   return make("div", { className: "strip", ariaHidden: "true" }, canvas, mark);
 }
 
-/** Bars of which each starts where the one before it ended. */
+/** Bars that each start where the previous one ends. */
 function waterfall(parts) {
   let reached = 0;
   const ends = [0, ...parts.map((part) => (reached += part))];
   const low = Math.min(...ends);
   const span = Math.max(...ends) - low || 1;
   return (from, to) => {
-    const each = make("i", {});
-    each.style.left = `${((Math.min(from, to) - low) / span) * 100}%`;
-    each.style.width = `${(Math.abs(to - from) / span) * 100}%`;
-    return make("div", { className: "track", ariaHidden: "true" }, each);
+    const bar = make("i", {});
+    bar.style.left = `${((Math.min(from, to) - low) / span) * 100}%`;
+    bar.style.width = `${(Math.abs(to - from) / span) * 100}%`;
+    return make("div", { className: "track", ariaHidden: "true" }, bar);
   };
 }

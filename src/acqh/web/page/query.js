@@ -1,28 +1,29 @@
-// What is asked for: kept in the address, so that it can be shared and the back button works.
+// The query: kept in the address, so it can be shared and the back button works.
 
 import { HOME } from "./dom.js";
+import { t } from "./language.js";
 
 const EVEN = 50;
-// What the service reads; anything else is drawn again as JPEG, as is what is long to send.
-const TAKEN = ["image/jpeg", "image/png", "image/webp", "image/gif", "image/bmp"];
+// Formats that the server reads; other and large images are converted to JPEG.
+const ACCEPTED = ["image/jpeg", "image/png", "image/webp", "image/gif", "image/bmp"];
 const DRAWN_SIDE = 1024;
 const LONG = 500_000; // bytes
-const MOST_PICTURES = 8; // of one query, as the service takes them
+const MOST_PICTURES = 8; // per query, as on the server
 
-/** Pictures cannot be part of an address; the history holds their numbers, this holds them. */
+/** Images by number; the history holds the numbers, as an address cannot hold images. */
 const pictures = [];
 
-/** A query for nothing. */
+/** An empty query. */
 export function nothing() {
   return { text: "", items: [], unlike: [], pictures: [], labels: [], weight: EVEN, mode: "", order: "", view: "", open: null };
 }
 
-/** Whether there is anything to search by, filters aside. */
+/** Whether there is a query, filters aside. */
 export function asks(query) {
   return Boolean(query.text.trim() || query.items.length || query.pictures.length);
 }
 
-/** Whether words are weighed against pictures or items. */
+/** Whether the text is weighted against images or items. */
 export function isMixed(query) {
   return Boolean(query.text.trim() && (query.items.length || query.pictures.length));
 }
@@ -59,14 +60,14 @@ export function readAddress() {
   };
 }
 
-/** Have the browser show the address of a query; as a new entry, or in place of the last one. */
+/** Show the address of a query, as a new entry of the history or instead of the last one. */
 export function writeAddress(query, isNew) {
-  const state = { pictures: query.pictures.map((each) => pictures.indexOf(each)) };
+  const state = { pictures: query.pictures.map((picture) => pictures.indexOf(picture)) };
   if (isNew) history.pushState(state, "", addressOf(query));
   else history.replaceState(state, "", addressOf(query));
 }
 
-/** The query as the service takes it. */
+/** The query as a request body. */
 export function bodyOf(query, k, explain) {
   const body = { k, explain };
   const share = query.weight / 100;
@@ -75,13 +76,13 @@ export function bodyOf(query, k, explain) {
   if (query.unlike.length) body.unlike = query.unlike;
   if (isMixed(query)) body.weights = { text: 1 - share, image: share, item: share };
   if (query.labels.length) body.where = { label: query.labels };
-  // Words are looked up for a text alone; beside anything else it is a part of the meaning.
+  // Keyword search needs a text alone; with images or items only its vector counts.
   const isText = body.text && !body.item && !body.unlike && !query.pictures.length;
   if (query.mode && (isText || query.mode !== "words")) body.mode = query.mode;
   return body;
 }
 
-/** What to ask where there is no query: the items of some labels, or all. */
+/** The request body without a query: the items with some labels, or all. */
 export function browseOf(query, k, dateColumn) {
   const body = { k };
   if (query.labels.length) body.where = { label: query.labels };
@@ -89,31 +90,31 @@ export function browseOf(query, k, dateColumn) {
   return body;
 }
 
-/** Make pictures from files, as many as one query takes; rejects where the browser cannot read one. */
+/** Read images from files, at most as many as a query may have; rejects if the browser cannot read one. */
 export async function picturesFrom(files, maxBytes) {
-  const made = [];
+  const added = [];
   for (const file of files.slice(0, MOST_PICTURES)) {
-    const isFit = TAKEN.includes(file.type) && file.size < Math.min(LONG, (0.9 * maxBytes) / MOST_PICTURES);
-    const blob = isFit ? file : await drawn(file);
-    made.push({ blob, name: file.name || "picture", address: URL.createObjectURL(blob) });
+    const isSmall = ACCEPTED.includes(file.type) && file.size < Math.min(LONG, (0.9 * maxBytes) / MOST_PICTURES);
+    const blob = isSmall ? file : await toJpeg(file);
+    added.push({ blob, name: file.name || t("name.image"), address: URL.createObjectURL(blob) });
   }
-  pictures.push(...made);
-  return made;
+  pictures.push(...added);
+  return added;
 }
 
-/** Add pictures to those of a query; the oldest make room. */
+/** Add images to those of a query; drop the oldest if there are too many. */
 export function withPictures(query, more) {
   return [...query.pictures, ...more].slice(-MOST_PICTURES);
 }
 
-async function drawn(file) {
+async function toJpeg(file) {
   const bitmap = await createImageBitmap(file);
   const scale = Math.min(1, DRAWN_SIDE / Math.max(bitmap.width, bitmap.height));
   const canvas = document.createElement("canvas");
   canvas.width = Math.max(1, Math.round(bitmap.width * scale));
   canvas.height = Math.max(1, Math.round(bitmap.height * scale));
   const context = canvas.getContext("2d");
-  context.fillStyle = "#ffffff"; // as the service does with what can be seen through
+  context.fillStyle = "#ffffff"; // behind transparent pixels, as on the server
   context.fillRect(0, 0, canvas.width, canvas.height);
   context.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
   return new Promise((done) => canvas.toBlob(done, "image/jpeg", 0.9));

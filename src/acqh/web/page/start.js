@@ -1,8 +1,8 @@
-// What the start page shows: a few items and phrases from all over the collection.
+// Items and phrases from all over the collection, for a start without a query.
 
 import { browse } from "./api.js";
 import { folded } from "./grid.js";
-import { nameOf } from "./words.js";
+import { nameOf } from "./messages.js";
 
 const LABELS = 12;
 const ITEMS_EACH = 2;
@@ -10,22 +10,22 @@ const PHRASES = 6;
 
 /** Find some items of labels from the most frequent to the rarest, or the first items. */
 export async function findStart(labels, signal) {
-  const asked = labels.length
+  const queries = labels.length
     ? spread(labels, LABELS).map(({ name }) => ({ where: { label: name }, k: ITEMS_EACH }))
     : [{ k: LABELS * ITEMS_EACH }];
-  const ask = (body) => browse(body, signal).catch(passOver);
-  const rows = (await Promise.all(asked.map(ask))).map(({ hits }) => hits);
-  const found = new Map();
+  const load = (query) => browse(query, signal).catch(skip);
+  const rows = (await Promise.all(queries.map(load))).map(({ hits }) => hits);
+  const items = new Map();
   for (let turn = 0; turn < LABELS * ITEMS_EACH; turn += 1) {
-    for (const row of rows) if (row[turn]) found.set(row[turn].id, row[turn]);
+    for (const row of rows) if (row[turn]) items.set(row[turn].id, row[turn]);
   }
-  const hits = folded([...found.values()]);
+  const hits = folded([...items.values()]);
   const names = new Set(hits.filter(({ text }) => text).map((hit) => nameOf(hit, "")));
   return { hits, phrases: spread([...names].filter((name) => !name.endsWith("…")), PHRASES) };
 }
 
-/** A label that cannot be asked for is left out; anything else that goes wrong is told. */
-function passOver(error) {
+/** Skip a label that the server rejects; throw other errors. */
+function skip(error) {
   if (error.status !== 422) throw error;
   return { hits: [] };
 }

@@ -1,0 +1,84 @@
+// The visitor's language: its strings, and numbers and dates as it writes them.
+
+import { strings } from "./strings.js";
+
+const FALLBACK = "en";
+const UNITS = ["byte", "kilobyte", "megabyte", "gigabyte", "terabyte"];
+
+/** The first preferred locale whose language has strings. */
+export function localeFor(preferred) {
+  return preferred.find((locale) => languageOf(locale) in strings) ?? FALLBACK;
+}
+
+function languageOf(locale) {
+  return locale.toLowerCase().split("-")[0];
+}
+
+const locale = localeFor(globalThis.navigator?.languages ?? []);
+export const language = languageOf(locale);
+const plurals = new Intl.PluralRules(locale);
+
+/** The string of a key; numbers are written as the language does, and {n} chooses the plural. */
+export function t(key, values = {}) {
+  const entry = strings[language][key];
+  const text = typeof entry === "string" ? entry : entry[plurals.select(values.n)] ?? entry.other;
+  return text.replace(/\{(\w+)\}/g, (_, name) => (typeof values[name] === "number" ? number(values[name]) : values[name]));
+}
+
+/** Whether there is a string. */
+export function hasString(key) {
+  return key in strings[language];
+}
+
+/** Put the strings into elements: `data-text` names an element's text, `data-label` its name. */
+export function translatePage(root) {
+  root.documentElement.lang = language;
+  for (const element of root.querySelectorAll("[data-text]")) element.textContent = t(element.dataset.text);
+  for (const element of root.querySelectorAll("[data-label]")) element.setAttribute("aria-label", t(element.dataset.label));
+}
+
+function format(value, options) {
+  return new Intl.NumberFormat(locale, options).format(value).replace("-", "−");
+}
+
+/** A whole number with separators. */
+export function number(value) {
+  return format(value, { maximumFractionDigits: 0 });
+}
+
+/** A number with this many digits after the point, and a true minus sign. */
+export function decimal(value, digits = 3) {
+  return format(value, { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+
+/** A share from 0 to 1; less than 1 is at most 99%. */
+export function percent(share) {
+  return format(share < 1 ? Math.min(0.99, share) : 1, { style: "percent" });
+}
+
+/** Milliseconds with two digits. */
+export function milliseconds(value) {
+  const digits = value < 10 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: 0 };
+  return format(value, { style: "unit", unit: "millisecond", ...digits });
+}
+
+/** A number of bytes in the unit in which it is easiest to read. */
+export function size(bytes) {
+  const power = Math.min(UNITS.length - 1, Math.floor(Math.log10(Math.max(1, bytes)) / 3));
+  const value = bytes / 1000 ** power;
+  const digits = value < 10 && !Number.isInteger(value) ? 1 : 0;
+  const unitDisplay = power ? "short" : "long";
+  return format(value, { style: "unit", unit: UNITS[power], unitDisplay, maximumFractionDigits: digits });
+}
+
+/** A date and time to the minute; what is no date stays as it is. */
+export function minute(text) {
+  const date = new Date(text.slice(0, 16));
+  const options = { dateStyle: "medium", timeStyle: "short" };
+  return Number.isNaN(date.getTime()) ? text : new Intl.DateTimeFormat(locale, options).format(date);
+}
+
+/** Names in a sentence: "a, b and c". */
+export function listOf(names) {
+  return new Intl.ListFormat(locale).format(names);
+}
