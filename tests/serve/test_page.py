@@ -1,4 +1,4 @@
-"""The page in a real browser, against a real service."""
+"""The web interface in a real browser, against a real server."""
 
 import base64
 import json
@@ -55,7 +55,9 @@ def visit(chromium):
             problems.append(message.text)
 
     def open_page(client, path="/", **options):
-        context = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, "locale": "en-GB", **options})
+        context = chromium.new_context(
+            **{"viewport": {"width": 1280, "height": 800}, "locale": "en-GB", **options}
+        )
         opened.append(context)
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
@@ -67,7 +69,7 @@ def visit(chromium):
 
     def foreign(url, home):
         if not url.startswith((home, "blob:")):
-            problems.append(f"the page asked for {url}")
+            problems.append(f"the browser requested {url}")
 
     expect.set_options(timeout=PATIENCE)
     yield open_page
@@ -583,14 +585,31 @@ def test_a_collection_without_texts_is_searched_by_pictures(
         page = visit(client, "/?label=sea")
         expect(page.locator("#summary")).to_have_text("4 items with sea")
         expect(page.locator("#text")).to_be_disabled()
-        why = re.compile("no captions")
-        expect(page.locator("#text")).to_have_attribute("placeholder", why)
+        expect(page.locator("#hint")).to_contain_text("no captions")
         file = {"name": "a.png", "mimeType": "image/png", "buffer": make_picture((20, 60, 220))}
         page.locator("#file").set_input_files(file)
         expect(page.locator("#summary")).to_have_text("4 items with sea: a.png")
         hits(page).first.focus()
         page.keyboard.press("m")
         expect(page.locator("#summary")).to_contain_text("3 items with sea: more like sea 0 ")
+
+
+@pytest.mark.parametrize(
+    ("locale", "results"),
+    [
+        ("de-AT", "Die besten 24 von 38 Einträgen: cat"),
+        ("fr", "Les 24 meilleurs sur 38 éléments\xa0: cat"),
+    ],
+)
+def test_the_web_interface_speaks_the_language_of_the_browser(client, visit, locale, results):
+    page = visit(client, "/?q=cat", locale=locale, viewport={"width": 390, "height": 800})
+    expect(page.locator("html")).to_have_attribute("lang", locale[:2])
+    expect(page.locator("#summary")).to_have_text(results)
+    expect(page.locator("#status")).to_contain_text("24")  # the count is announced
+    page.locator("#how summary").click()
+    expect(page.locator(".tally")).to_be_visible()
+    assert page.evaluate(FITS)
+    assert page.evaluate(NAMELESS) == []
 
 
 def test_nothing_sticks_out_at_the_width_of_a_phone(client, visit):
@@ -712,6 +731,9 @@ def test_originals_of_a_folder_are_shown_and_hashes_are_no_captions(
         page = visit(client, "/", color_scheme="dark")
         expect(hits(page)).to_have_count(12)
         assert sorted(page.locator(".words").all_inner_texts())[-2:] == ["", "garden party"]
+        tiles = [link.get_attribute("aria-label") for link in hits(page).all()]
+        assert len(set(tiles)) == 12
+        assert {"garden party", *names[:2]} <= set(tiles)
         page.locator(f"#hits a[data-id='{names[0]}']").click()
         expect(page.locator("#detail-name")).to_have_text(names[0])
         expect(page.locator("#detail-file")).to_be_empty()

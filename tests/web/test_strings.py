@@ -154,9 +154,9 @@ def test_the_first_language_of_the_browser_that_has_strings_is_chosen(node, pref
 @pytest.mark.parametrize(
     ("language", "expected"),
     [
-        ("en-GB", ["1,906 items", "1 item", "72%", "99%", "1.5 kB", "999 bytes", "−0.500", "0.12 ms"]),
-        ("de", ["1.906 Einträge", "1 Eintrag", "72 %", "99 %", "1,5 kB", "999 Byte", "−0,500", "0,12 ms"]),
-        ("fr", ["1 906 éléments", "0 élément", "72 %", "99 %", "1,5 ko", "999 octets", "−0,500", "0,12 ms"]),
+        ("en-GB", ["1,906 items", "1 item", "99%", "1.5 kB", "999 bytes", "−0.500", "0.1 ms"]),
+        ("de", ["1.906 Einträge", "1 Eintrag", "99 %", "1,5 kB", "999 Byte", "−0,500", "0,1 ms"]),
+        ("fr", ["1 906 éléments", "0 élément", "99 %", "1,5 ko", "999 octets", "−0,500", "0,1 ms"]),
     ],
 )  # fmt: skip
 def test_numbers_and_plurals_follow_the_language(node, language, expected):
@@ -164,8 +164,8 @@ def test_numbers_and_plurals_follow_the_language(node, language, expected):
     body = f"""
       const {{ decimal, milliseconds, percent, size, t }} = await load("language");
       return [
-        t("facts.items", {{ n: 1906 }}), t("facts.items", {{ n: {few} }}), percent(0.72), percent(0.999),
-        size(1500), size(999), decimal(-0.5), milliseconds(0.1234),
+        t("facts.items", {{ n: 1906 }}), t("facts.items", {{ n: {few} }}), percent(0.999),
+        size(1500), size(999), decimal(-0.5), milliseconds(0.1),
       ];
     """
     spaced = [re.sub(r"\s", " ", text) for text in node(body, language)]

@@ -54,7 +54,7 @@ async function errorOf(response) {
   const { status } = response;
   const isBusy = status === 429 || status === 503;
   const detail = sentence(isBusy ? body.detail : body.detail ?? body.title);
-  return new ResponseError(status, titleOf(status), detail, isBusy ? wait : null);
+  return Object.assign(new ResponseError(status, titleOf(status), detail, isBusy ? wait : null), { lang: "en" });
 }
 
 function sentence(text) {

@@ -7,9 +7,9 @@ import { make, sortedBy } from "./dom.js";
 import { addFiles } from "./files.js";
 import { ResponseError } from "./errors.js";
 import { addKeys, fillGrid, folded } from "./grid.js";
-import { percent, t, translatePage } from "./language.js";
+import { language, percent, t, translatePage } from "./language.js";
 import { CollectionMap } from "./map.js";
-import { dateColumnOf, factsOf, nameOf, summaryOf, titleOf, verdictOf, whyEmpty, whyNoText } from "./messages.js";
+import { dateColumnOf, factsOf, hintsOf, nameOf, summaryOf, titleOf, verdictOf, whyEmpty } from "./messages.js";
 import { fillPanel } from "./panel.js";
 import { addressOf, asks, bodyOf, browseOf, isMixed, nothing, picturesFrom, readAddress, withPictures, writeAddress } from "./query.js";
 import { findStart } from "./start.js";
@@ -142,9 +142,8 @@ function drawFacts() {
   page.text.disabled = !text;
   page.pick.hidden = !image;
   page.text.maxLength = facts.limits.max_text_chars;
-  page.text.placeholder = whyNoText(facts) || t(image ? "search.textOrImage" : "search.text");
-  page.text.title = whyNoText(facts);
-  page.hint.textContent = t(image ? "search.hintImages" : "search.hint");
+  [page.text.placeholder, page.hint.textContent] = hintsOf(facts);
+  page.text.title = text ? "" : page.hint.textContent;
   page["map-toggle"].hidden = facts.n_items < 3;
   const modes = facts.modes ?? [];
   page.mode.hidden = !text || modes.length < 2;
@@ -316,8 +315,10 @@ function showError(error, again) {
   page.token.hidden = error.status !== 401;
   page.error.hidden = error.status === 401;
   page["error-title"].textContent = error.title;
+  page["error-detail"].textContent = error.message;
+  page["error-detail"].lang = error.lang ?? language;
   const retry = error.retryAfter === null ? "" : t("error.retryIn", { n: error.retryAfter });
-  page["error-detail"].textContent = [error.message, retry].filter(Boolean).join(" ");
+  page["error-retry"].textContent = retry;
   page.again.hidden = !retry;
   document.body.classList.toggle("failing", !page.error.hidden);
   if (error.status === 401) {

@@ -116,10 +116,11 @@ export function whyEmpty(query, answer, facts) {
   return [t("empty.text", { text }), t(facts.encoders.image ? "empty.textHowImage" : "empty.textHow")];
 }
 
-/** Why there is no text search; empty if there is one. */
-export function whyNoText({ encoders: { text, image } }) {
-  if (text) return "";
-  return t(image ? "search.noCaptions" : "search.noEncoders");
+/** The placeholder and the hint of the text field. */
+export function hintsOf({ encoders: { text, image } }) {
+  if (text && image) return [t("search.textOrImage"), t("search.hintImages")];
+  if (text) return [t("search.text"), t("search.hint")];
+  return image ? [t("search.imagesOnly"), t("search.imagesOnlyHow")] : [t("search.noText"), t("search.noTextHow")];
 }
 
 function startOf({ encoders: { text, image } }) {
