@@ -195,9 +195,12 @@ export class CollectionMap {
     const { zoom, centre } = this;
     this.zoom = Math.max(1, Math.min(MOST_ZOOM, zoom * factor));
     const change = this.zoom / zoom;
-    if (this.zoom === 1) this.reset(); // all of it, wherever one came from
-    const stays = this.zoom > 1 ? 1 - change : 0;
-    this.move((x - wide / 2) * stays, (y - high / 2) * stays);
+    if (this.zoom === 1) { // all points, also where none is near the middle
+      this.reset();
+      this.draw();
+      return;
+    }
+    this.move((x - wide / 2) * (1 - change), (y - high / 2) * (1 - change));
     if (change <= 1 || this.inSight().length >= Math.min(FEW, this.points.length)) return;
     [this.zoom, this.centre] = [zoom, centre]; // next to nothing would be in sight
     this.draw();
