@@ -34,7 +34,7 @@ from PIL import Image
 import acqh
 from acqh.collection import Collection, Item
 from acqh.collection.disk.verify import verify_collection
-from acqh.data import list_pieces, read, read_pieces, read_records
+from acqh.data import list_chunks, read, read_chunks, read_records
 from acqh.encoders import make_encoder
 from acqh.encoders.efficientnet import Graph
 from acqh.errors import AcqhError
@@ -273,7 +273,7 @@ def _write_collection(folder: Path) -> dict[str, tuple[Path, Probe]]:
 
 
 def _read_data(path: Path) -> object:
-    return _all_of(lambda: read(path), lambda: list(read_pieces(list_pieces(path, chunk_size=7))))
+    return _all_of(lambda: read(path), lambda: list(read_chunks(list_chunks(path, chunk_size=7))))
 
 
 def _read_items(path: Path) -> object:

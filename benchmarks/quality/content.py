@@ -290,7 +290,7 @@ def fit_memory(data: Any, targets: Any) -> float:
 def cost(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Compare time and memory of a fit with content targets and of one with labels alone."""
     del arguments
-    data = acqh.make_like("nuswide10", 184_577, random_state=0)
+    data = acqh.make_multiview_like("nuswide10", 184_577, random_state=0)
     # Kernels are compiled and libraries loaded by small fits.
     fit_times(data.subset(np.arange(2_000)), 1)
     seconds = fit_times(data)
@@ -315,7 +315,7 @@ def workers(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     from acqh.data import save_npz
 
     del arguments
-    data = acqh.make_like("mirflickr25k", 4_000, random_state=0)
+    data = acqh.make_multiview_like("mirflickr25k", 4_000, random_state=0)
     model = acqh.ACQH(32, targets=MIXED, random_state=0)
     whole = clone(model).fit(data)
     chunked = clone(model).fit(data.chunks(333))

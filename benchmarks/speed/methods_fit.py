@@ -52,7 +52,7 @@ def load(n_items: int | None, data_dir: str | None) -> Any:
     try:
         data = acqh.load_dataset("mirflickr25k", data_dir=data_dir)
     except FileNotFoundError:
-        return acqh.make_like("mirflickr25k", n_items, random_state=0)
+        return acqh.make_multiview_like("mirflickr25k", n_items, random_state=0)
     rows = np.random.default_rng(0).permutation(len(data))[:n_items]
     return data.subset(np.sort(rows))
 

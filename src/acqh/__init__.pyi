@@ -20,8 +20,8 @@ from acqh.collection import Collection as Collection
 from acqh.data import MultiViewData as MultiViewData
 from acqh.data import list_datasets as list_datasets
 from acqh.data import load_dataset as load_dataset
-from acqh.data import make_like as make_like
 from acqh.data import make_multiview as make_multiview
+from acqh.data import make_multiview_like as make_multiview_like
 from acqh.index import CodeIndex as CodeIndex
 from acqh.index import HammingIndex as HammingIndex
 from acqh.index import SearchResult as SearchResult

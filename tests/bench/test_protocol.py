@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.bench import make_split, plan
-from acqh.data import MultiViewData, make_like, make_multiview
+from acqh.data import MultiViewData, make_multiview, make_multiview_like
 from acqh.errors import InvalidInputError, LabelError
 
 
@@ -46,13 +46,13 @@ def test_both_protocols_ask_the_same_queries_with_one_seed_and_others_with_anoth
     ],
 )
 def test_the_numbers_are_the_papers_where_the_data_are_large_enough(name, n, n_query, n_train):
-    split = make_split(make_like(name, n, random_state=0), "unlabelled")
+    split = make_split(make_multiview_like(name, n, random_state=0), "unlabelled")
     assert len(split.query) == n_query
     assert len(split.train) == n_train
 
 
 def test_the_deep_features_of_mirflickr_have_its_numbers():
-    data = make_like("mirflickr25k", 9_000, random_state=0)
+    data = make_multiview_like("mirflickr25k", 9_000, random_state=0)
     data = MultiViewData(data.views, data.labels, name="mirflickr25k_deep")
     assert len(make_split(data).query) == 2_000
 
@@ -161,7 +161,7 @@ def test_the_database_of_the_field_is_all_that_is_no_query(n_train, expected):
 
 
 def test_the_field_learns_from_ten_thousand_pairs():
-    split = make_split(make_like("mirflickr25k", n=16_000, random_state=0), "field")
+    split = make_split(make_multiview_like("mirflickr25k", n=16_000, random_state=0), "field")
     counts = len(split.train), len(split.query), len(split.database)
     assert counts == (10_000, 2_000, 14_000)
 

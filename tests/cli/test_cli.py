@@ -30,8 +30,8 @@ def test_datasets_lists_all_and_says_what_is_missing(tmp_path):
     assert done.returncode == 0, done.stderr
     known = {entry["name"]: entry for entry in json.loads(done.stdout)}
     assert set(known) >= {"emoji", "wiki", "mirflickr25k", "nuswide10", "uci_mfeat"}
-    assert known["emoji"]["found"]
-    assert not known["wiki"]["found"]
+    assert known["emoji"]["available"]
+    assert not known["wiki"]["available"]
     table = run("datasets", "--data-dir", str(tmp_path)).stdout
     assert "wiki: missing wiki.npz" in table
 

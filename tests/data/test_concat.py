@@ -78,7 +78,7 @@ def test_parts_that_do_not_fit_are_refused(other, error, message):
 
 
 def test_nothing_cannot_be_put_together():
-    with pytest.raises(InvalidInputError, match="together"):
+    with pytest.raises(InvalidInputError, match="concatenate"):
         MultiViewData.concat([])
 
 

@@ -35,7 +35,7 @@ def test_shapes_and_names() -> None:
 def test_it_is_a_named_data_set_without_files() -> None:
     info = acqh.list_datasets()[0]
     data = acqh.load_dataset(info.name)
-    assert info.found
+    assert info.is_available
     assert (info.n_items, info.n_labels) == (len(data), len(data.label_names))
     assert f"{len(WORDS):,} words" in info.views["text"]
 

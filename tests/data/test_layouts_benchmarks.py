@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import acqh
-from acqh.data import list_pieces, read, read_pieces
+from acqh.data import list_chunks, read, read_chunks
 from acqh.errors import AcqhError, CorruptBundleError, InvalidInputError
 
 RNG = np.random.default_rng(0)
@@ -34,10 +34,10 @@ def test_items_of_ann_benchmarks_are_its_train(ann_file: Path) -> None:
     data = read(ann_file)
     assert list(data.views) == ["train"]
     np.testing.assert_array_equal(data.views["train"], TRAIN)
-    pieces = list_pieces(ann_file, chunk_size=70)
-    rows = [piece.read().views["train"] for piece in pieces]
+    chunks = list_chunks(ann_file, chunk_size=70)
+    rows = [chunk.read().views["train"] for chunk in chunks]
     np.testing.assert_array_equal(np.concatenate(rows), TRAIN)
-    rows = [piece.views["train"] for piece in read_pieces(pieces[1:3])]
+    rows = [chunk.views["train"] for chunk in read_chunks(chunks[1:3])]
     np.testing.assert_array_equal(np.concatenate(rows), TRAIN[70:210])
 
 
@@ -70,7 +70,7 @@ def test_hdf5_with_its_values_elsewhere_is_refused(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["image"] = h5py.ExternalLink("other.h5", "/image")
-    with pytest.raises(InvalidInputError, match="links"):
+    with pytest.raises(InvalidInputError, match="link"):
         read(tmp_path / "a.h5")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acqh.data import list_pieces, read, read_pieces, read_records
+from acqh.data import list_chunks, read, read_chunks, read_records
 from acqh.errors import AcqhError, CorruptBundleError, InvalidInputError, ViewError
 
 RNG = np.random.default_rng(0)
@@ -19,11 +19,11 @@ CAPTIONS = [f"caption {n}" for n in range(25)]
 
 
 def pieces_of(path: Path, view: str, size: int = 4) -> np.ndarray:
-    """Read pieces as workers do: each pickled, each by itself, the last first."""
-    pieces = list(list_pieces(path, chunk_size=size))
-    sent = [pickle.loads(pickle.dumps(piece)) for piece in pieces]  # noqa: S301
-    rows = [piece.read() for piece in sent[::-1]]
-    in_order = [piece.views[view] for piece in read_pieces(pieces)]
+    """Read chunks as workers do: each pickled, each by itself, the last first."""
+    chunks = list(list_chunks(path, chunk_size=size))
+    sent = [pickle.loads(pickle.dumps(chunk)) for chunk in chunks]  # noqa: S301
+    rows = [chunk.read() for chunk in sent[::-1]]
+    in_order = [chunk.views[view] for chunk in read_chunks(chunks)]
     apart = [each.views[view] for each in rows[::-1]]
     np.testing.assert_array_equal(np.concatenate(apart), np.concatenate(in_order))
     return np.concatenate(apart)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acqh.data import list_pieces, read, read_pieces
+from acqh.data import list_chunks, read, read_chunks
 from acqh.data.readers.formats import has_views
 from acqh.errors import InvalidInputError, ViewError
 
@@ -61,9 +61,9 @@ def test_json_lines_with_a_list_per_row(tmp_path: Path) -> None:
     assert data.label_names == ("x", "y")
     np.testing.assert_array_equal(data.views["embedding"][:4], VECTORS[[0, 2, 3, 4]])
     assert data.items["text"].tolist() == ["ä"] * 4 + [None]
-    pieces = list(read_pieces(list_pieces(path, chunk_size=2)))
+    chunks = list(read_chunks(list_chunks(path, chunk_size=2)))
     np.testing.assert_array_equal(
-        np.concatenate([piece.views["embedding"] for piece in pieces]), data.views["embedding"]
+        np.concatenate([chunk.views["embedding"] for chunk in chunks]), data.views["embedding"]
     )
 
 

@@ -4,12 +4,12 @@ with the file."""
 import numpy as np
 import pytest
 
-from acqh.data import list_pieces, read, read_pieces, read_records
+from acqh.data import list_chunks, read, read_chunks, read_records
 from acqh.errors import InvalidInputError
 
 
-def read_chunks(path, **options):
-    return read_pieces(list_pieces(path, **options))
+def read_in_chunks(path, **options):
+    return read_chunks(list_chunks(path, **options))
 
 
 pa = pytest.importorskip("pyarrow")
@@ -69,7 +69,7 @@ BOMBS = {
 }
 READERS = {
     "whole": lambda path: read(path, max_bytes=LIMIT),
-    "chunks": lambda path: list(read_chunks(path, max_bytes=LIMIT)),
+    "chunks": lambda path: list(read_in_chunks(path, max_bytes=LIMIT)),
 }
 
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acqh.data import list_pieces, read, read_pieces, read_records
+from acqh.data import list_chunks, read, read_chunks, read_records
 from acqh.errors import DuplicateIdError, InvalidInputError, LabelError, ViewError
 
 
-def read_chunks(path, **options):
-    return read_pieces(list_pieces(path, **options))
+def read_in_chunks(path, **options):
+    return read_chunks(list_chunks(path, **options))
 
 
 ITEMS = """image,text,labels,x_0
@@ -72,7 +72,7 @@ def test_there_need_not_be_labels(tmp_path: Path) -> None:
     for content in ("x_0\n1\n", "x_0,labels\n1,\n"):
         path = write(tmp_path / "a.csv", content)
         assert read(path).labels is None
-        assert next(read_chunks(path)).labels is None
+        assert next(read_in_chunks(path)).labels is None
 
 
 def test_tabs_bom_windows_lines_and_blank_lines(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_large_file_is_joined_from_its_blocks(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_no_table(tmp_path: Path, content, error, message) -> None:
     path = write(tmp_path / "a.csv", content)
-    for action in (read, read_records, list_pieces):
+    for action in (read, read_records, list_chunks):
         with pytest.raises(error, match=message):
             list(action(path))
 
@@ -169,7 +169,7 @@ def test_a_file_that_has_no_readable_views(tmp_path: Path, content, error, messa
     with pytest.raises(error, match=message):
         read(path)
     with pytest.raises(error, match=message):
-        list(read_chunks(path))
+        list(read_in_chunks(path))
 
 
 def test_text_that_is_not_utf8_names_the_line(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_text_that_is_not_utf8_names_the_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("option", ["labels", "ids"])
 def test_a_named_column_that_is_not_there(tmp_path: Path, option: str) -> None:
     path = write(tmp_path / "a.csv", ITEMS)
-    message = f"no column 'other', named for {option}; it has: x 3 x 1, image 3"
+    message = f"'other', requested for {option}"
     with pytest.raises(InvalidInputError, match=message):
         read(path, **{option: "other"})
 
@@ -189,7 +189,7 @@ def test_a_named_column_that_is_not_there(tmp_path: Path, option: str) -> None:
 def test_ids_are_compared_through_the_whole_file(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "id,x_0\na,1\nb,1\nc,1\na,1\n")
     with pytest.raises(DuplicateIdError, match="'a' is on the lines 2 and 5"):
-        next(read_chunks(path, chunk_size=2))
+        next(read_in_chunks(path, chunk_size=2))
 
 
 def test_labels_outside_the_names_given(tmp_path: Path) -> None:

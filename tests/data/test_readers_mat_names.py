@@ -10,12 +10,12 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acqh.data import MultiViewData, list_pieces, read, read_pieces
+from acqh.data import MultiViewData, list_chunks, read, read_chunks
 from acqh.errors import InvalidInputError, MissingExtraError, ViewError
 
 
-def read_chunks(path, **options):
-    return read_pieces(list_pieces(path, **options))
+def read_in_chunks(path, **options):
+    return read_chunks(list_chunks(path, **options))
 
 
 RNG = np.random.default_rng(0)
@@ -78,18 +78,18 @@ def test_the_variables_are_listed_where_the_layout_is_unknown(tmp_path, save_mat
 @pytest.mark.parametrize(
     ("change", "options", "error", "message"),
     [
-        ({"LAll": LABELS[:5]}, {}, ViewError, "do not pair by item, whichever way: XAll 9 x 5"),
-        ({"YAll": TEXT[:5]}, {}, ViewError, "do not pair by item"),
+        ({"LAll": LABELS[:5]}, {}, ViewError, "common number of items"),
+        ({"YAll": TEXT[:5]}, {}, ViewError, "common number of items"),
         ({"X_all": IMAGE}, {}, InvalidInputError, "both 'XAll' and 'X_all' could be the image"),
         ({"XTrain": IMAGE}, {}, InvalidInputError, "both whole matrices and parts"),
-        ({}, {"views": {"image": "I"}}, InvalidInputError, "variable 'I' is not there"),
+        ({}, {"views": {"image": "I"}}, InvalidInputError, "variable 'I'"),
         ({"n": "x"}, {"views": {"image": "n"}}, InvalidInputError, "not a matrix of numbers"),
-        ({}, {"labels": "LAll"}, InvalidInputError, "no view is named"),
+        ({}, {"labels": "LAll"}, InvalidInputError, "no view"),
         (
             {},
             {"views": {"image": {"training": "XAll"}}},
             InvalidInputError,
-            "parts are called train, database, test, all, got 'training'",
+            "'training'",
         ),
         (
             {},
@@ -98,7 +98,7 @@ def test_the_variables_are_listed_where_the_layout_is_unknown(tmp_path, save_mat
             "both whole matrices and parts",
         ),
         ({}, {"orientation": "down"}, InvalidInputError, "must be 'rows' or 'columns'"),
-        ({}, {"orientation": "columns"}, ViewError, "do not pair by item"),
+        ({}, {"orientation": "columns"}, ViewError, "common number of items"),
         ({"XAll": IMAGE * 1j}, {}, InvalidInputError, "'XAll' seems to be the image but is not"),
         ({"XAll": np.ones((9, 5, 2))}, {}, InvalidInputError, "'XAll' seems to be the image"),
         ({"XAll": np.full((9, 5), np.nan)}, {}, ViewError, "NaN"),
@@ -183,7 +183,7 @@ def test_a_layout_is_read_right_or_needs_an_orientation(
 
 def test_chunks_of_a_matlab_file_are_cut_from_the_whole(tmp_path, save_mat) -> None:
     save_mat(tmp_path / "a.mat", {"XAll": IMAGE, "YAll": TEXT, "LAll": LABELS})
-    chunks = list(read_chunks(tmp_path / "a.mat", chunk_size=4))
+    chunks = list(read_in_chunks(tmp_path / "a.mat", chunk_size=4))
     assert [len(chunk) for chunk in chunks] == [4, 4, 1]
     assert_holds(MultiViewData.concat(chunks), IMAGE, TEXT, LABELS)
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from acqh.data import MultiViewData, list_pieces, read_pieces, save_npz
+from acqh.data import MultiViewData, list_chunks, read_chunks, save_npz
 
 
-def read_chunks(path, **options):
-    return read_pieces(list_pieces(path, **options))
+def read_in_chunks(path, **options):
+    return read_chunks(list_chunks(path, **options))
 
 
 N_ITEMS, WIDTH, CHUNK = 8_000, 128, 200
@@ -38,7 +38,7 @@ def peak_bytes(action: Callable[[], object]) -> int:
 
 
 def count_rows(path: Path) -> None:
-    assert sum(len(chunk) for chunk in read_chunks(path, chunk_size=CHUNK)) == N_ITEMS
+    assert sum(len(chunk) for chunk in read_in_chunks(path, chunk_size=CHUNK)) == N_ITEMS
 
 
 def test_npz_chunks_need_little_memory(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_parquet_chunks_need_little_memory(tmp_path: Path) -> None:
     start = arrow.total_allocated_bytes()
     peaks = [
         arrow.total_allocated_bytes() - start
-        for _ in read_chunks(tmp_path / "big.parquet", chunk_size=CHUNK)
+        for _ in read_in_chunks(tmp_path / "big.parquet", chunk_size=CHUNK)
     ]
     assert max(peaks) < values.nbytes / 4
     assert peak_bytes(lambda: count_rows(tmp_path / "big.parquet")) < 4 * CHUNK_BYTES

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from acqh.data import MultiViewData, list_pieces, read, read_pieces
+from acqh.data import MultiViewData, list_chunks, read, read_chunks
 from acqh.errors import CorruptBundleError, InvalidInputError
 
 
-def read_chunks(path, **options):
-    return read_pieces(list_pieces(path, **options))
+def read_in_chunks(path, **options):
+    return read_chunks(list_chunks(path, **options))
 
 
 def save_folder(folder: Path, **arrays: np.ndarray) -> Path:
@@ -39,7 +39,7 @@ def test_a_folder_is_read_like_an_npz_file(tmp_path: Path) -> None:
     assert data.splits["test"].tolist() == [4, 5]
     np.testing.assert_array_equal(data.views["image"], np.arange(12.0).reshape(6, 2))
     np.testing.assert_array_equal(data.views["text"].toarray(), tags.toarray())
-    together = MultiViewData.concat(list(read_chunks(folder, chunk_size=4)))
+    together = MultiViewData.concat(list(read_in_chunks(folder, chunk_size=4)))
     np.testing.assert_array_equal(together.views["image"], data.views["image"])
     np.testing.assert_array_equal(together.views["text"].toarray(), tags.toarray())
     np.testing.assert_array_equal(together.labels, data.labels)
@@ -56,7 +56,7 @@ def test_views_of_a_folder_stay_on_disk(tmp_path: Path) -> None:
         assert not view.flags.writeable
 
 
-def test_sparse_labels_in_pieces(tmp_path: Path) -> None:
+def test_sparse_labels_in_chunks(tmp_path: Path) -> None:
     labels = sp.csr_array(np.eye(3, dtype=np.uint8))
     folder = save_folder(
         tmp_path / "pairs",
@@ -73,17 +73,17 @@ def test_a_cut_off_array_is_an_error(tmp_path: Path) -> None:
     folder = save_folder(tmp_path / "pairs", image=np.eye(30))
     content = (folder / "image.npy").read_bytes()
     (folder / "image.npy").write_bytes(content[:-5])
-    with pytest.raises(CorruptBundleError, match="promises"):
+    with pytest.raises(CorruptBundleError, match="declares"):
         read(folder)
 
 
 def test_objects_are_never_unpickled(tmp_path: Path) -> None:
     folder = save_folder(tmp_path / "pairs", image=np.eye(2), labels=np.array([{1}, {2}]))
-    with pytest.raises(InvalidInputError, match="holds Python objects"):
+    with pytest.raises(InvalidInputError, match="pickled"):
         read(folder)
 
 
-def test_empty_pieces_can_be_mapped(tmp_path: Path) -> None:
+def test_empty_chunks_can_be_mapped(tmp_path: Path) -> None:
     folder = save_folder(
         tmp_path / "pairs",
         image=np.eye(2),

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acqh.data import MultiViewData, list_pieces, read, read_pieces
+from acqh.data import MultiViewData, list_chunks, read, read_chunks
 from acqh.errors import AcqhError, CorruptBundleError, InvalidInputError
 
 
-def read_chunks(path, **options):
-    return read_pieces(list_pieces(path, **options))
+def iter_chunks(path, **options):
+    return read_chunks(list_chunks(path, **options))
 
 
 PIECES = {
@@ -34,7 +34,7 @@ class Bomb:
 
 
 def read_in_chunks(path: Path) -> list[MultiViewData]:
-    return list(read_chunks(path, chunk_size=1))
+    return list(iter_chunks(path, chunk_size=1))
 
 
 def npy_bytes(array: np.ndarray) -> bytes:
@@ -64,8 +64,8 @@ def test_pickled_objects_are_refused_and_never_executed(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", image=np.eye(2), labels=bomb)
     with pytest.raises(InvalidInputError, match="'labels'"):
         read(tmp_path / "a.npz")
-    with pytest.raises(InvalidInputError, match="holds Python objects"):
-        list(read_chunks(tmp_path / "a.npz"))
+    with pytest.raises(InvalidInputError, match="pickled"):
+        list(iter_chunks(tmp_path / "a.npz"))
 
 
 def test_pickled_objects_beside_the_views_are_left_alone(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_pickle_called_npy_inside_is_refused(tmp_path: Path) -> None:
 
 def test_a_head_that_promises_more_than_the_member_holds_is_refused(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "a.npz", {"image.npy": npy_head((10**12, 10**3)) + b"x" * 8})
-    with pytest.raises(CorruptBundleError, match="its header promises"):
+    with pytest.raises(CorruptBundleError, match="declares"):
         read(path)
 
 
@@ -129,7 +129,7 @@ def test_a_declared_size_no_packing_can_reach_is_refused(tmp_path: Path) -> None
     size_at = content.rindex(b"PK\x01\x02") + 24
     struct.pack_into("<I", content, size_at, 2**31)
     path.write_bytes(content)
-    with pytest.raises(CorruptBundleError, match="cannot be real"):
+    with pytest.raises(CorruptBundleError, match="unpack"):
         read(path)
 
 
@@ -169,7 +169,7 @@ def test_damage_inside_packed_values_is_found(tmp_path: Path) -> None:
 
 def test_packing_that_numpy_never_uses_is_refused(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "a.npz", {"image.npy": npy_bytes(np.eye(2))}, zipfile.ZIP_LZMA)
-    with pytest.raises(InvalidInputError, match="packed"):
+    with pytest.raises(InvalidInputError, match="compression"):
         read(path)
 
 
@@ -210,7 +210,7 @@ def test_arrays_of_records_are_refused_where_needed(tmp_path: Path) -> None:
         ({"text_shape": np.array([2])}, "must be two whole numbers"),
         ({"text_shape": np.array([2, -2])}, "text_shape of a.npz is 2 x -2"),
         ({"text_shape": np.array([2**62, 2])}, "text_shape of a.npz is"),
-        ({"text": np.eye(2)}, "both whole and in pieces"),
+        ({"text": np.eye(2)}, "both whole"),
     ],
 )
 @pytest.mark.parametrize("chunked", [False, True])

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from acqh.data import list_pieces, read, read_records
+from acqh.data import list_chunks, read, read_records
 from acqh.errors import InvalidInputError
 
 
@@ -33,7 +33,7 @@ def path(tmp_path: Path) -> Path:
     ],
 )
 def test_an_option_of_the_wrong_type_is_named(path, options, message):
-    for action in (read, list_pieces):
+    for action in (read, list_chunks):
         with pytest.raises(InvalidInputError, match=message):
             action(path, **options)
 
@@ -53,16 +53,16 @@ def test_whether_missing_chunks_are_filled_is_true_or_false(tmp_path):
         read(tmp_path, fill_missing="yes")
 
 
-@pytest.mark.parametrize("action", [read, read_records, list_pieces])
+@pytest.mark.parametrize("action", [read, read_records, list_chunks])
 @pytest.mark.parametrize("path", [None, 3])
 def test_what_is_no_path_is_refused(action, path):
-    with pytest.raises(InvalidInputError, match=f"give the path of a file, got {path}"):
+    with pytest.raises(InvalidInputError, match=f"got {path}"):
         action(path)
 
 
 def test_a_list_of_no_files_is_refused():
     with pytest.raises(InvalidInputError, match="files"):
-        list_pieces([])
+        list_chunks([])
 
 
 def test_relative_and_absolute_paths_can_be_listed_together(tmp_path, monkeypatch):
@@ -71,4 +71,4 @@ def test_relative_and_absolute_paths_can_be_listed_together(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     for name in ("a.parquet", "b.parquet"):
         parquet.write_table(pa.table({"image": [[1.0, 2.0]]}), name)
-    assert list_pieces(["a.parquet", tmp_path / "b.parquet"]).n_items == 2
+    assert list_chunks(["a.parquet", tmp_path / "b.parquet"]).n_items == 2

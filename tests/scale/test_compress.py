@@ -13,7 +13,7 @@ import acqh
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 from acqh.quantize import AdditiveQuantizer
 from acqh.scale import Compressed
-from acqh.scale.chunks import list_vector_pieces
+from acqh.scale.chunks import list_vector_chunks
 from acqh.scale.compress import exact_best, merge_best, sample_rows, shares_found
 from acqh.scale.recall import enough_bytes
 
@@ -357,7 +357,7 @@ def test_of_a_table_only_the_view_that_is_wanted_is_read(tmp_path, name):
     path.parent.mkdir(exist_ok=True)
     parquet.write_table(pa.table({"image": [[1.0, 2.0]], "text": [[3.0]]}), path)
     source = path if path.parent == tmp_path else path.parent
-    assert list(list_vector_pieces(source, "text", 10)[0].read().views) == ["text"]
+    assert list(list_vector_chunks(source, "text", 10)[0].read().views) == ["text"]
 
 
 def test_the_smallest_size_that_larger_ones_hardly_improve_on_is_enough():

@@ -6,7 +6,7 @@ import pytest
 from worker_pieces import Broken
 
 import acqh
-from acqh.data import list_pieces
+from acqh.data import list_chunks
 from acqh.errors import ClusterError, CorruptBundleError, InvalidInputError
 from acqh.scale import CodeParts, encode_parts, fit
 from acqh.scale.parts import write_part
@@ -54,7 +54,7 @@ def test_two_clients_may_write_one_folder(client, items_file, model, tmp_path, e
 
 
 def test_what_one_process_began_workers_finish(client, items_file, model, tmp_path, expected):
-    pieces = list_pieces(items_file, chunk_size=40)
+    pieces = list_chunks(items_file, chunk_size=40)
     broken = [*pieces[:3], Broken(pieces[3], CorruptBundleError("it is damaged")), *pieces[4:]]
     with pytest.raises(CorruptBundleError, match="broken piece"):
         encode_parts(model, broken, tmp_path / "codes", client=client)
@@ -67,7 +67,7 @@ def test_what_one_process_began_workers_finish(client, items_file, model, tmp_pa
 def test_a_killed_worker_changes_nothing(
     client, items_file, model, tmp_path, expected, kill_reader
 ):
-    pieces, killed = kill_reader(list_pieces(items_file, chunk_size=40), 2)
+    pieces, killed = kill_reader(list_chunks(items_file, chunk_size=40), 2)
     with killed:
         parts = encode_parts(model, pieces, tmp_path / "codes", client=client)
     for part, other in zip(parts, expected, strict=True):

@@ -6,7 +6,7 @@ from worker_pieces import Broken, Late
 
 import acqh
 from acqh._core.store import pack
-from acqh.data import list_pieces
+from acqh.data import list_chunks
 from acqh.errors import (
     ClusterError,
     CorruptBundleError,
@@ -70,7 +70,7 @@ def test_kernel_maps_learn_what_they_learn_in_one_process(client, items, items_f
 
 
 def test_a_killed_worker_changes_nothing(client, items, items_file, kill_reader):
-    pieces = list_pieces(items_file, chunk_size=40)
+    pieces = list_chunks(items_file, chunk_size=40)
     pieces, killed = kill_reader(pieces, 3)
     with killed:
         model = fit(new_model(), pieces, client=client)
@@ -80,7 +80,7 @@ def test_a_killed_worker_changes_nothing(client, items, items_file, kill_reader)
 
 
 def test_a_straggler_changes_nothing(client, items_file, tmp_path):
-    pieces = list_pieces(items_file, chunk_size=40)
+    pieces = list_chunks(items_file, chunk_size=40)
     markers = [tmp_path / f"read-{number}" for number in range(len(pieces))]
     late = [
         Late(piece, marker, tuple(markers[1:]) if number == 0 else ())
@@ -99,7 +99,7 @@ def test_a_straggler_changes_nothing(client, items_file, tmp_path):
     "error", [CorruptBundleError("it is damaged"), OSError(5, "Input/output error", "p.parquet")]
 )
 def test_a_piece_that_cannot_be_read_stops_the_job_with_its_name(client, items_file, error):
-    pieces = list(list_pieces(items_file, chunk_size=40))
+    pieces = list(list_chunks(items_file, chunk_size=40))
     pieces[2] = Broken(pieces[2], error)
     with pytest.raises(type(error)) as caught:
         fit(new_model(), pieces, client=client)
@@ -147,7 +147,7 @@ def test_a_list_of_parquet_files_is_read_in_its_order(client, items, tmp_path):
     files = [tmp_path / name for name in ("z.parquet", "a.parquet", "m.parquet")]
     for file, part in zip(files, items.chunks(80), strict=True):
         write_parquet(file, part, [names[row.astype(bool)].tolist() for row in part.labels])
-    assert [len(piece) for piece in list_pieces(files, chunk_size=100)] == [100, 100, 30]
+    assert [len(piece) for piece in list_chunks(files, chunk_size=100)] == [100, 100, 30]
     model = fit(new_model(), files, chunk_size=100, client=client)
     assert_same_sums(model.stats_, new_model().fit(items).stats_)
     with pytest.raises(InvalidInputError, match="Parquet"):
@@ -159,7 +159,7 @@ def test_a_damaged_parquet_file_stops_the_job_with_its_name(client, items, tmp_p
     files = [tmp_path / f"{number}.parquet" for number in range(3)]
     for file, part in zip(files, items.chunks(80), strict=True):
         write_parquet(file, part, part.labels.tolist())
-    pieces = list_pieces(files, chunk_size=80)
+    pieces = list_chunks(files, chunk_size=80)
     files[1].write_bytes(files[1].read_bytes()[:-100])
     with pytest.raises(CorruptBundleError, match=r"1\.parquet"):
         fit(new_model(), pieces, client=client)
@@ -178,7 +178,7 @@ def write_parquet(path, part, labels):
 
 def test_a_piece_that_kills_every_worker_is_named(client, items_file, kill_reader, monkeypatch):
     monkeypatch.setattr(client.cluster.scheduler, "allowed_failures", 0)
-    pieces, killed = kill_reader(list_pieces(items_file, chunk_size=230), 0)
+    pieces, killed = kill_reader(list_chunks(items_file, chunk_size=230), 0)
     with killed, pytest.raises(ClusterError, match="died"):
         fit(new_model(), pieces, client=client)
 

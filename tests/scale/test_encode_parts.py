@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import acqh
-from acqh.data import list_pieces
+from acqh.data import list_chunks
 from acqh.errors import (
     CorruptBundleError,
     DuplicateIdError,
@@ -163,7 +163,7 @@ def test_a_folder_may_be_moved_with_its_source(model, items_file, tmp_path):
 
 
 def test_pieces_are_coded_one_by_one(model, items, items_file, tmp_path):
-    pieces = list_pieces(items_file, chunk_size=90)
+    pieces = list_chunks(items_file, chunk_size=90)
     for name, source in {"all": pieces, "list": list(pieces)}.items():
         parts = encode_parts(model, source, tmp_path / name)
         assert [len(part.ids) for part in parts] == [90, 90, 50]

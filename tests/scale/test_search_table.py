@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import acqh
-from acqh.data import MultiViewData, list_pieces
+from acqh.data import MultiViewData, list_chunks
 from acqh.errors import InvalidInputError, ViewError
 from acqh.scale import build_shards, encode_parts, open_shards, search_table
 
@@ -82,7 +82,7 @@ def test_one_index_or_several_by_path_or_opened_give_the_same(
     for number, (given_index, source) in enumerate(
         [
             (tmp_path / "whole.acqh", items_file),
-            (shards, list_pieces(items_file, chunk_size=100)),
+            (shards, list_chunks(items_file, chunk_size=100)),
             (open_shards(paths), list(items.chunks(100))),
             (paths, items),
         ]

@@ -1,4 +1,4 @@
-"""Pieces that workers read in a way that a test can see; workers must be able to import this."""
+"""Chunks that workers read in a way that a test can see; workers must be able to import this."""
 
 import os
 import threading

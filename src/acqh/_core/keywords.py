@@ -3,7 +3,7 @@
 import difflib
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
@@ -45,10 +45,17 @@ def suggest_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
         if kwargs.keys() <= parameters.keys():
             return function(*args, **kwargs)
         unknown = next(name for name in kwargs if name not in parameters)
-        candidates = [name for name in parameters if unknown.lower() in _SYNONYMS.get(name, ())]
-        candidates += difflib.get_close_matches(unknown, parameters, n=1)
-        hint = f"; did you mean {candidates[0]!r}?" if candidates else ""
-        name = function.__qualname__
-        raise TypeError(f"{name}() got an unexpected keyword argument {unknown!r}{hint}")
+        raise TypeError(
+            f"{function.__qualname__}() got an unexpected keyword argument {unknown!r}"
+            f"{suggest(unknown, parameters)}"
+        )
 
     return checked
+
+
+def suggest(unknown: str, names: Iterable[str]) -> str:
+    """Return ``"; did you mean NAME?"`` with the nearest of the names, or an empty string."""
+    listed = list(names)
+    candidates = [name for name in listed if unknown.lower() in _SYNONYMS.get(name, ())]
+    candidates += difflib.get_close_matches(unknown, listed, n=1)
+    return f"; did you mean {candidates[0]!r}?" if candidates else ""

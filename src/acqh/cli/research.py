@@ -163,7 +163,7 @@ def datasets(data_dir: DataDirOption = None) -> None:
     from acqh.data import list_datasets
 
     known = list_datasets(data_dir)
-    facts = [{**asdict(info), "found": info.found} for info in known]
+    facts = [{**asdict(info), "available": info.is_available} for info in known]
     print_result(facts, partial(_print_datasets, known))
 
 
@@ -171,7 +171,7 @@ def _print_datasets(known: Sequence[Any]) -> None:
     rows = [
         [
             info.name,
-            "yes" if info.found else "no",
+            "yes" if info.is_available else "no",
             f"{info.n_items:,}",
             ", ".join(f"{view}: {what}" for view, what in info.views.items()),
             str(info.n_labels),
@@ -183,5 +183,5 @@ def _print_datasets(known: Sequence[Any]) -> None:
     print_table("Data sets", columns, rows)
     for info in known:
         for missing in info.missing:
-            where = info.looked_in or "no folder: set ACQH_DATA or give --data-dir"
+            where = info.data_dir or "no folder: set ACQH_DATA or give --data-dir"
             print(f"{info.name}: missing {missing}; looked in {where}")

@@ -3,11 +3,11 @@ from acqh.data.datasets.catalogue import list_datasets as list_datasets
 from acqh.data.datasets.catalogue import load_dataset as load_dataset
 from acqh.data.datasets.named import NamedDataset as NamedDataset
 from acqh.data.multiview import MultiViewData as MultiViewData
-from acqh.data.readers.formats import list_pieces as list_pieces
+from acqh.data.readers.chunks import read_chunks as read_chunks
+from acqh.data.readers.formats import list_chunks as list_chunks
 from acqh.data.readers.formats import read as read
 from acqh.data.readers.formats import read_records as read_records
-from acqh.data.readers.pieces import read_pieces as read_pieces
 from acqh.data.splits import split_rows as split_rows
-from acqh.data.synthetic import make_like as make_like
 from acqh.data.synthetic import make_multiview as make_multiview
+from acqh.data.synthetic import make_multiview_like as make_multiview_like
 from acqh.data.write import save_npz as save_npz

@@ -1,4 +1,4 @@
-"""Checks made once, when a MultiViewData is built; each says exactly what is wrong."""
+"""Check the arguments of MultiViewData once, on construction; errors name the wrong value."""
 
 from collections.abc import Mapping, Sequence
 from numbers import Number
@@ -46,11 +46,11 @@ def check_views(
 
 
 def _check_paired(raw: Mapping[str, Any], n_items: int | None) -> int:
-    """Return the number of rows that all views have, and `n_items` where it is known."""
+    """Return the common number of rows of all views, which must equal `n_items` if it is set."""
     first = next(iter(raw))
     for name, matrix in raw.items():
         if matrix.ndim != 2:
-            as_matrix(matrix, f"view {name!r}")  # which says what it wants
+            as_matrix(matrix, f"view {name!r}")  # raises with the expected shape
         n_rows, expected = matrix.shape[0], raw[first].shape[0] if n_items is None else n_items
         if n_rows != expected:
             other = (
@@ -76,11 +76,11 @@ def _check_mask(present: Any, name: str, n_rows: int) -> Bools:
     return mask
 
 
-def check_every_item_is_somewhere(present: Mapping[str, Bools], ids: Array) -> None:
-    """Refuse an item that no view has."""
-    somewhere = np.logical_or.reduce(list(present.values()))
-    if not somewhere.all():
-        row = int(np.argmin(somewhere))
+def check_items_have_views(present: Mapping[str, Bools], ids: Array) -> None:
+    """Raise ViewError for an item without any view."""
+    has_view = np.logical_or.reduce(list(present.values()))
+    if not has_view.all():
+        row = int(np.argmin(has_view))
         raise ViewError(
             f"the item in row {row} (id {ids[row]}) is in no view; "
             "every item needs at least one, remove it"
@@ -140,7 +140,7 @@ def check_ids(ids: Any, n_items: int) -> Array:
 
 
 def check_unique_ids(ids: Array) -> None:
-    """Refuse ids of which one occurs twice; name it and its rows."""
+    """Raise DuplicateIdError for an id that occurs twice; name it and its rows."""
     order = np.argsort(ids, kind="stable")
     ranked = ids[order]
     again = np.flatnonzero(ranked[1:] == ranked[:-1])
@@ -158,9 +158,9 @@ def check_items(items: Mapping[str, Any] | None, n_items: int) -> dict[str, Arra
     for name, values in (items or {}).items():
         column = _as_column(values)
         if column.ndim == 0 or len(column) != n_items:
-            found = "a single value" if column.ndim == 0 else f"{len(column)} entries"
+            size = "a single value" if column.ndim == 0 else f"{len(column)} entries"
             raise InvalidInputError(
-                f"column {name!r} of the item table has {found}, but there are {n_items} items"
+                f"column {name!r} of the item table has {size}, but there are {n_items} items"
             )
         table[str(name)] = column
     return table
@@ -181,7 +181,7 @@ def _as_column(values: Any) -> Array:
 def check_splits(splits: Mapping[str, Any] | None, n_items: int) -> dict[str, Ints]:
     """Return named sets of rows: inside the data, without repeats, those of one split disjoint."""
     checked: dict[str, Ints] = {}
-    taken: dict[str, Bools] = {}
+    used_rows: dict[str, Bools] = {}
     for name, rows in (splits or {}).items():
         array = np.asarray(rows)
         if array.ndim != 1 or array.dtype.kind not in "iu" or array.size == 0:
@@ -191,7 +191,7 @@ def check_splits(splits: Mapping[str, Any] | None, n_items: int) -> dict[str, In
                 f"split {name!r} has row numbers from {array.min()} to {array.max()}, "
                 f"but rows go from 0 to {n_items - 1}"
             )
-        others = taken.setdefault(name_part(str(name))[0], np.zeros(n_items, dtype=bool))
+        others = used_rows.setdefault(name_part(str(name))[0], np.zeros(n_items, dtype=bool))
         if len(np.unique(array)) != len(array) or others[array].any():
             raise InvalidInputError(
                 f"split {name!r} repeats a row, or shares one with another part of the same split"

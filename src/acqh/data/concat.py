@@ -1,4 +1,4 @@
-"""Several data sets put under one another."""
+"""Concatenate data sets by rows."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def concat_fields(parts: Sequence["MultiViewData"], ids: Any) -> dict[str, Any]:
-    """Return the checked fields of the parts put together."""
+    """Return the checked fields of the concatenated parts."""
     if not parts:
-        raise InvalidInputError("there is nothing to put together; give at least one part")
+        raise InvalidInputError("no data sets to concatenate; give at least one")
     if ids is None:
         if len({part.ids.dtype.kind for part in parts}) > 1:
             raise InvalidInputError("some parts have numbers as ids, others strings; give new ids")
@@ -29,7 +29,9 @@ def concat_fields(parts: Sequence["MultiViewData"], ids: Any) -> dict[str, Any]:
     labels = [_spread(part, label_names) for part in parts]
     return {
         # The rows of a part without a view are absent from it; those without labels have none.
-        "views": {name: _stack(given, lengths, f"view {name!r}") for name, given in views.items()},
+        "views": {
+            name: _stack(matrices, lengths, f"view {name!r}") for name, matrices in views.items()
+        },
         "present": {
             name: np.concatenate(
                 [part.present.get(name, np.zeros(len(part), bool)) for part in parts]
@@ -44,15 +46,15 @@ def concat_fields(parts: Sequence["MultiViewData"], ids: Any) -> dict[str, Any]:
 
 
 def _stack(matrices: Sequence[Matrix | None], lengths: Sequence[int], where: str) -> Matrix:
-    """Stack matrices of one width; None means that so many rows are zero."""
-    there = [matrix for matrix in matrices if matrix is not None]
-    width, dtype = there[0].shape[1], np.result_type(*(matrix.dtype for matrix in there))
-    for matrix in there:
+    """Stack matrices of one width; None stands for a block of zero rows."""
+    stored = [matrix for matrix in matrices if matrix is not None]
+    width, dtype = stored[0].shape[1], np.result_type(*(matrix.dtype for matrix in stored))
+    for matrix in stored:
         if matrix.shape[1] != width:
             raise ViewError(
                 f"{where} has {width} columns in one part, {matrix.shape[1]} in another"
             )
-    empty = sp.csr_array if any(map(is_sparse, there)) else np.zeros
+    empty = sp.csr_array if any(map(is_sparse, stored)) else np.zeros
     pairs = zip(matrices, lengths, strict=True)
     return stack([empty((n, width), dtype=dtype) if m is None else m for m, n in pairs])
 
@@ -73,14 +75,14 @@ def _spread(part: "MultiViewData", names: tuple[str, ...]) -> Matrix | None:
     return dense
 
 
-def stack(pieces: Sequence[Matrix]) -> Matrix:
-    """Put matrices under one another."""
-    if len(pieces) == 1:
-        return pieces[0]
-    # One sparse piece makes the whole sparse: the other way round could fill the memory.
-    if any(is_sparse(piece) for piece in pieces):
-        return sp.csr_array(sp.vstack([sp.csr_array(piece) for piece in pieces], format="csr"))
-    return np.concatenate(pieces)
+def stack(matrices: Sequence[Matrix]) -> Matrix:
+    """Stack matrices vertically."""
+    if len(matrices) == 1:
+        return matrices[0]
+    # One sparse matrix makes the whole sparse: the other way round could fill the memory.
+    if any(is_sparse(matrix) for matrix in matrices):
+        return sp.csr_array(sp.vstack([sp.csr_array(matrix) for matrix in matrices], format="csr"))
+    return np.concatenate(matrices)
 
 
 def _stack_items(parts: Sequence["MultiViewData"]) -> dict[str, Array]:
@@ -95,9 +97,9 @@ def _stack_items(parts: Sequence["MultiViewData"]) -> dict[str, Array]:
     return {name: _stack_column([part.items[name] for part in parts]) for name in columns}
 
 
-def _stack_column(pieces: Sequence[Array]) -> Array:
-    kinds = {piece.dtype.kind for piece in pieces}
+def _stack_column(columns: Sequence[Array]) -> Array:
+    kinds = {column.dtype.kind for column in columns}
     if len(kinds) > 1 and not kinds <= set("uifc"):
-        # NumPy would write numbers and truth values as the texts, or numbers, beside them.
-        pieces = [piece.astype(object) for piece in pieces]
-    return np.concatenate(pieces)
+        # NumPy would convert numbers to texts, and booleans to numbers.
+        columns = [column.astype(object) for column in columns]
+    return np.concatenate(columns)

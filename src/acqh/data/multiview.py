@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Ints, Matrix, check_positive_int, is_sparse
+from acqh._core.keywords import suggest_keywords
 from acqh._core.runtime import RandomState
 from acqh.data import checks
 from acqh.data.concat import concat_fields
@@ -17,11 +18,11 @@ from acqh.data.splits import official_rows, split_rows
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class MultiViewData:
-    """Named views of the same items, with labels, ids and a table of anything else.
+    """Named views of the same items, with labels, ids and a table of further columns.
 
-    Row i of every view, of the labels, of the ids and of the item table is the same item.
-    Everything is checked once, here. Arrays are kept as they are, not copied, so do not write
-    to them; the methods return new data and leave this one alone.
+    Row i of every view, of the labels, of the ids and of the item table is the same item. The
+    constructor checks all arguments once. It does not copy arrays, so do not write to them.
+    Methods return new data and never change the object.
 
     Parameters
     ----------
@@ -30,46 +31,50 @@ class MultiViewData:
     labels : optional
         A 0/1 matrix (n_items, n_labels), dense or sparse; class ids (n_items,), numbers or
         strings; or a sequence of n_items sets of names. A row without any label means that the
-        item's labels are not known.
+        item's labels are unknown.
     ids : array-like of int or str, (n_items,), optional
         All different; 0, 1, 2, ... by default.
     items : mapping of str to sequence of n_items entries, optional
-        The item table: texts, images, file names, anything.
+        The item table: texts, images, file names or any other values.
     label_names : sequence of str, optional
         Names of the label columns, or the classes in their order.
     present : mapping of str to bool, (n_items,), optional
-        For a view that some items lack: which have it. What an absent row holds is ignored.
+        For a view that some items lack: which items have it. The values of absent rows are
+        ignored.
     splits : mapping of str to row numbers, optional
-        The source's own split, such as ``{"train": rows, "test": rows}``, or several, such as
-        ``train_few`` and ``test_few`` beside these.
+        The official split, such as ``{"train": rows, "test": rows}``. Further splits have a
+        suffix, such as ``train_few`` and ``test_few``.
     name : str
-        What to call the data in tables.
+        Name of the data in tables.
 
     Attributes
     ----------
     views : mapping of str to ndarray or csr_array, (n_items, n_features)
         Absent rows are zero.
     labels : uint8 ndarray or csr_array, (n_items, n_labels), or None
+        The 0/1 matrix of labels.
     label_names : tuple of str
+        Names of its columns.
     ids : int64 or str ndarray, (n_items,)
     items : mapping of str to ndarray, (n_items, ...)
+        The item table.
     present : mapping of str to bool ndarray, (n_items,)
-        For every view, also those that all items have.
+        For every view, the items that have it.
     splits : mapping of str to int64 ndarray
-        Empty where the source gives none, and in every subset.
+        Empty for data without an official split, and for every subset.
     name : str
 
     Raises
     ------
     ViewError
         No views, no rows, unpaired rows, NaN or infinite values, `present` of the wrong length,
-        an item that is in no view.
+        or an item without any view.
     LabelError
-        Labels that cannot be read, or of another number of rows.
+        Labels of an unknown form or with another number of rows.
     DuplicateIdError
-        An id that occurs twice.
+        An id occurs twice.
     InvalidInputError
-        Ids, item columns or splits that do not fit the rows.
+        The ids, item columns or splits do not match the rows.
 
     Examples
     --------
@@ -108,7 +113,7 @@ class MultiViewData:
         checked, masks = checks.check_views(views, present or {})
         n_items = next(iter(checked.values())).shape[0]
         checked_ids = checks.check_ids(ids, n_items)
-        checks.check_every_item_is_somewhere(masks, checked_ids)
+        checks.check_items_have_views(masks, checked_ids)
         matrix, names = checks.check_labels(labels, label_names, n_items)
         self._set(
             views=checked,
@@ -122,13 +127,13 @@ class MultiViewData:
         )
 
     def _set(self, **fields: Any) -> Self:
-        """Set fields that have been checked; mappings become read-only."""
+        """Set checked fields; mappings become read-only."""
         for name, value in fields.items():
             self.__dict__[name] = MappingProxyType(value) if isinstance(value, dict) else value
         return self
 
     def _replace(self, **changes: Any) -> Self:
-        """Return data with other fields, which must have been checked already."""
+        """Return a copy with these checked fields replaced."""
         return object.__new__(type(self))._set(**{**self.__dict__, **changes})
 
     # Read-only mappings cannot be pickled, which worker processes need.
@@ -150,12 +155,12 @@ class MultiViewData:
         return len(self.ids)
 
     def __repr__(self) -> str:
-        views = ", ".join(self._describe_view(name) for name in self.views)
+        views = ", ".join(self._format_view(name) for name in self.views)
         labels = "no labels" if self.labels is None else f"{len(self.label_names)} labels"
         items = f"; items {', '.join(self.items)}" if self.items else ""
         return f"MultiViewData({self.name!r}: {len(self):,} items; {views}; {labels}{items})"
 
-    def _describe_view(self, name: str) -> str:
+    def _format_view(self, name: str) -> str:
         matrix, present = self.views[name], self.present[name]
         sparse = " sparse" if is_sparse(matrix) else ""
         absent = "" if present.all() else f" (absent in {np.count_nonzero(~present):,})"
@@ -167,12 +172,12 @@ class MultiViewData:
         Parameters
         ----------
         rows : array-like of int, bool mask (n_items,), or slice
-            A slice makes views of dense arrays, not copies.
+            For a slice, dense arrays are NumPy views, not copies.
 
         Returns
         -------
         MultiViewData
-            Without the official split, which is of the whole.
+            Without the official split.
 
         Raises
         ------
@@ -190,7 +195,7 @@ class MultiViewData:
         selected = checks.check_rows(rows, len(self))
         ids = self.ids[selected]
         if not isinstance(selected, slice) and len(np.unique(selected)) < len(selected):
-            checks.check_unique_ids(ids)  # finds the id that would occur twice
+            checks.check_unique_ids(ids)  # raises and names the repeated id
         return self._replace(
             views=_take_each(self.views, selected),
             labels=None if self.labels is None else self.labels[selected],
@@ -201,12 +206,12 @@ class MultiViewData:
         )
 
     def take(self, rows: Any, axis: int = 0) -> Self:  # noqa: ARG002
-        """Return some rows, by number: `subset`, under the name that scikit-learn calls."""
+        """Return rows by number; scikit-learn calls `subset` by this name."""
         return self.subset(rows)
 
     @property
     def iloc(self) -> Self:
-        """The data itself: its presence tells scikit-learn that `take` gives rows."""
+        """The data itself; scikit-learn detects by this attribute that `take` returns rows."""
         return self
 
     def chunks(self, size: int) -> Iterator[Self]:
@@ -229,14 +234,14 @@ class MultiViewData:
         present: Mapping[str, Any] | None = None,
         **named: Any,
     ) -> Self:
-        """Return the same items with views added or replaced; the other views stay.
+        """Return the same items with views added or replaced.
 
         Parameters
         ----------
         views : mapping of str to array-like or sparse, (n_items, n_features), optional
         present : mapping of str to bool, (n_items,), optional
-            Which items have a view. A replaced view keeps what it had, a new one is there for
-            all items.
+            Which items have a view. By default a replaced view keeps its mask, and all items
+            have a new view.
         **named : array-like or sparse, (n_items, n_features)
             Views by keyword.
 
@@ -255,15 +260,15 @@ class MultiViewData:
         >>> data.with_views(image=np.ones((2, 8)))
         MultiViewData('data': 2 items; image 8 float64, text 3 float64; no labels)
         """
-        given = {**(views or {}), **named}
-        masks = {name: mask for name, mask in self.present.items() if name in given}
-        new, new_present = checks.check_views(given, {**masks, **(present or {})}, len(self))
+        added = {**(views or {}), **named}
+        masks = {name: mask for name, mask in self.present.items() if name in added}
+        new, new_present = checks.check_views(added, {**masks, **(present or {})}, len(self))
         merged = {**self.present, **new_present}
-        checks.check_every_item_is_somewhere(merged, self.ids)
+        checks.check_items_have_views(merged, self.ids)
         return self._replace(views={**self.views, **new}, present=merged)
 
     def without_labels(self) -> Self:
-        """Return the same items with their labels hidden.
+        """Return the same items without their labels.
 
         Examples
         --------
@@ -272,6 +277,7 @@ class MultiViewData:
         """
         return self._replace(labels=None, label_names=())
 
+    @suggest_keywords
     def split(
         self,
         test_size: float | int = 0.2,
@@ -287,11 +293,11 @@ class MultiViewData:
         test_size : float or int
             Share of the items, between 0 and 1, or number of items of the second part.
         groups : str or array-like, (n_items,), optional
-            Items of one group stay together: a column of the item table, or an array. The second
-            part is then at most as large as asked, unless every group is larger.
+            A column of the item table, or an array. Items of one group stay together. The second
+            part is then at most `test_size` large, unless every group is larger.
         stratify : None, "auto" or True
-            Give every class its share of the second part. ``"auto"`` does so where every item has
-            exactly one label and draws at random elsewhere; True insists on it.
+            Give every class its share of the second part. This needs exactly one label per item:
+            otherwise True raises LabelError and ``"auto"`` draws at random.
         random_state : int, Generator, SeedSequence or None
 
         Returns
@@ -301,9 +307,9 @@ class MultiViewData:
         Raises
         ------
         InvalidInputError
-            Sizes, groups or options that cannot be met.
+            Invalid sizes, groups or options.
         LabelError
-            ``stratify=True`` where an item has not exactly one label.
+            ``stratify=True``, and an item does not have exactly one label.
 
         Examples
         --------
@@ -318,12 +324,12 @@ class MultiViewData:
         return self.subset(train), self.subset(test)
 
     def official_split(self, name: str = "") -> tuple[Self, Self]:
-        """Return the parts that the source itself calls training and test.
+        """Return the training and test part of the official split.
 
         Parameters
         ----------
         name : str
-            Which split, where there are several: ``"few"`` for ``train_few`` and ``test_few``.
+            Name of one of several splits: ``"few"`` for ``train_few`` and ``test_few``.
 
         Returns
         -------
@@ -332,7 +338,7 @@ class MultiViewData:
         Raises
         ------
         InvalidInputError
-            The source gives no split of that name.
+            The data have no split of that name.
 
         Examples
         --------
@@ -345,17 +351,17 @@ class MultiViewData:
 
     @classmethod
     def concat(cls, parts: Sequence["MultiViewData"], *, ids: Any = None) -> "MultiViewData":
-        """Put several data sets under one another.
+        """Concatenate several data sets by rows.
 
-        Label columns and views are matched by name. Rows of a part that lacks a view are absent
-        from it; rows of a part without labels have none. One sparse part makes a view sparse.
+        Label columns and views are matched by name. If a part lacks a view, its rows are absent
+        from it. If a part has no labels, its rows have none. One sparse part makes a view sparse.
 
         Parameters
         ----------
         parts : sequence of MultiViewData
-            With the same item columns, and views of the same name of the same width.
+            All with the same item columns; views of one name have the same width.
         ids : array-like of int or str, (n_items,), optional
-            New ids; by default the parts' own.
+            New ids. Default: the ids of the parts.
 
         Returns
         -------
@@ -369,7 +375,7 @@ class MultiViewData:
         DuplicateIdError
             An id occurs in two parts.
         InvalidInputError
-            No parts, or their ids or item tables do not fit together.
+            No parts, or their ids or item tables differ in kind.
 
         Examples
         --------
@@ -383,19 +389,19 @@ class MultiViewData:
 
     @classmethod
     def from_files(cls, path: str | PathLike[str], **options: Any) -> "MultiViewData":
-        """Read data from a file; the ending says which kind it is.
+        """Read data from a file, in the format that its ending names.
 
         Parameters
         ----------
         path : path
         **options
-            As `acqh.data.read` takes them.
+            Options of `acqh.data.read`.
 
         Returns
         -------
         MultiViewData
         """
-        from acqh.data.readers.formats import read  # which needs this class
+        from acqh.data.readers.formats import read  # imports this class
 
         return read(path, **options)
 

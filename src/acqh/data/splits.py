@@ -1,4 +1,4 @@
-"""Choosing the rows of a test part: at random, by groups, class by class, or as the source says."""
+"""Choose the rows of a test part: at random, by groups, stratified, or by the official split."""
 
 import re
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,21 +24,21 @@ def name_part(rows: str) -> tuple[str, str]:
     >>> [name_part(rows) for rows in ("train", "test_few", "few-test", "train2", "unused")]
     [('', 'train'), ('few', 'test'), ('few', 'test'), ('2', 'train'), ('unused', '')]
     """
-    found = _PART.fullmatch(rows)
-    if found is None:
+    match = _PART.fullmatch(rows)
+    if match is None:
         return rows, ""
-    before, part, number, after = found.groups()
+    before, part, number, after = match.groups()
     return "_".join(filter(None, (before, number, after))), part
 
 
 def official_rows(data: "MultiViewData", name: str = "") -> tuple[Ints, Ints]:
-    """Return the row numbers that the source itself calls training and test.
+    """Return the training and test rows of the official split.
 
     Parameters
     ----------
     data : MultiViewData
     name : str
-        Which split, where there are several: ``"few"`` is that of ``train_few`` and ``test_few``.
+        Name of one of several splits: ``"few"`` for ``train_few`` and ``test_few``.
 
     Returns
     -------
@@ -47,8 +47,7 @@ def official_rows(data: "MultiViewData", name: str = "") -> tuple[Ints, Ints]:
     Raises
     ------
     InvalidInputError
-        The source gives no split of that name, the message says which there are; or two names for
-        one of its parts.
+        The data have no split of that name, or two sets of rows for one of its parts.
 
     Examples
     --------
@@ -58,26 +57,28 @@ def official_rows(data: "MultiViewData", name: str = "") -> tuple[Ints, Ints]:
     >>> official_rows(MultiViewData({"image": np.eye(3)}, splits=splits), "few")
     (array([2]), array([0, 1]))
     """
-    found: dict[str, dict[str, str]] = {}
+    parts_by_split: dict[str, dict[str, str]] = {}
     for key in data.splits:
         split, part = name_part(key)
-        first = found.setdefault(split, {}).setdefault(part, key)
+        first = parts_by_split.setdefault(split, {}).setdefault(part, key)
         if first != key and split == name:
             raise InvalidInputError(
-                f"{data.name!r}: {first!r} and {key!r} both name the part {part!r} of the split "
-                f"{name!r}; give data whose splits have one of them"
+                f"{data.name!r}: {first!r} and {key!r} are both the part {part!r} of the split "
+                f"{name!r}; remove one of them"
             )
-    known = sorted(split for split, parts in found.items() if parts.keys() >= {"train", "test"})
-    if name in known:
-        return data.splits[found[name]["train"]], data.splits[found[name]["test"]]
-    if known:
+    complete = sorted(
+        split for split, parts in parts_by_split.items() if parts.keys() >= {"train", "test"}
+    )
+    if name in complete:
+        return data.splits[parts_by_split[name]["train"]], data.splits[parts_by_split[name]["test"]]
+    if complete:
         raise InvalidInputError(
-            f"{data.name!r} has no split {name!r}; its splits are: "
-            + ", ".join(repr(each) for each in known)
+            f"{data.name!r} has no split {name!r}; choose one of "
+            + ", ".join(repr(split) for split in complete)
         )
     raise InvalidInputError(
-        f"{data.name!r} has no official split (or is a subset, which keeps none); draw one at "
-        "random instead, without `official`"
+        f"{data.name!r} has no official split (subsets never have one); split at random instead, "
+        "without `official`"
     )
 
 
@@ -90,7 +91,7 @@ def split_rows(
     random_state: RandomState = None,
     rows: Ints | None = None,
 ) -> tuple[Ints, Ints]:
-    """Return the row numbers of the two parts that `MultiViewData.split` makes.
+    """Return the row numbers of the two parts of `MultiViewData.split`.
 
     Parameters
     ----------
@@ -98,17 +99,17 @@ def split_rows(
     test_size, groups, stratify, random_state
         As in `MultiViewData.split`.
     rows : int ndarray, optional
-        Split these rows only, as if there were no others.
+        Split only these rows.
 
     Returns
     -------
     train, test : int64 ndarray
-        In rising order; together all rows, or those given.
+        In ascending order; together all rows, or all of `rows`.
 
     Raises
     ------
     InvalidInputError, LabelError
-        As `MultiViewData.split` does.
+        The errors of `MultiViewData.split`.
 
     Examples
     --------
@@ -123,7 +124,7 @@ def split_rows(
         raise InvalidInputError("give groups or stratify, not both")
     classes = _single_classes(data.labels) if stratify else None
     if stratify is True and classes is None:
-        raise LabelError("stratify=True needs exactly one label per row; 'auto' does without")
+        raise LabelError("stratify=True needs exactly one label per row; use stratify='auto'")
     pool = np.arange(len(data)) if rows is None else np.sort(rows)
     n_test = _count_test_rows(test_size, len(pool))
     rng = check_rng(random_state)
@@ -137,7 +138,7 @@ def split_rows(
 
 
 def _count_test_rows(test_size: float | int, n_items: int) -> int:
-    """Return how many rows a test part of that size has: a share below 1, or a number of rows."""
+    """Return the number of test rows: `test_size` is a share below 1, or a number of rows."""
     if isinstance(test_size, bool | np.bool_) or not isinstance(
         test_size, int | float | np.integer | np.floating
     ):
@@ -160,21 +161,21 @@ def _count_test_rows(test_size: float | int, n_items: int) -> int:
 def _draw_groups(groups: Array, n_test: int, rng: np.random.Generator) -> Ints:
     """Draw whole groups that together have at most, and nearly, `n_test` rows.
 
-    Groups are visited in random order and taken where they still fit. Where none fits, the
-    smallest is taken, so that the part is never empty.
+    Visits groups in random order and takes those that still fit. If none fits, takes the
+    smallest, so the part is never empty.
     """
     _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     if len(sizes) < 2:
         raise InvalidInputError("all items are in one group; a split by groups needs at least two")
-    taken = np.zeros(len(sizes), dtype=bool)
+    chosen = np.zeros(len(sizes), dtype=bool)
     room = n_test
     for index in rng.permutation(len(sizes)):
         if sizes[index] <= room:
-            taken[index] = True
+            chosen[index] = True
             room -= sizes[index]
-    if not taken.any():
-        taken[np.argmin(sizes)] = True
-    return np.flatnonzero(taken[group])
+    if not chosen.any():
+        chosen[np.argmin(sizes)] = True
+    return np.flatnonzero(chosen[group])
 
 
 def _draw_by_class(classes: Ints, n_test: int, rng: np.random.Generator) -> Ints:
@@ -196,7 +197,7 @@ def _draw_by_class(classes: Ints, n_test: int, rng: np.random.Generator) -> Ints
 
 
 def _single_classes(labels: Matrix | None) -> Ints | None:
-    """Return the class of each row where every row has exactly one label, otherwise None."""
+    """Return the class of each row if every row has exactly one label, otherwise None."""
     if labels is None:
         return None
     if is_sparse(labels):
@@ -208,7 +209,7 @@ def _single_classes(labels: Matrix | None) -> Ints | None:
 
 
 def _group_array(data: "MultiViewData", groups: Any) -> Array:
-    """Return the group of each item, from a column of the item table or as given."""
+    """Return the group of each item, from a column of the item table or an array."""
     if isinstance(groups, str):
         if groups not in data.items:
             raise InvalidInputError(

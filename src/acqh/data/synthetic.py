@@ -1,4 +1,4 @@
-"""Made-up data with known structure, for tests, timings and first steps."""
+"""Synthetic data of known structure, for tests, timings and examples."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ _SPREAD = 0.5
 
 @dataclass(frozen=True)
 class _Shape:
-    """What synthetic data looks like: `sparse` views are 0/1, `double` ones float64."""
+    """Shape of synthetic data: `sparse` views are 0/1, `double` views float64."""
 
     n_items: int
     widths: Mapping[str, int]
@@ -57,10 +57,10 @@ def make_multiview(
 ) -> MultiViewData:
     """Make paired views that share labels, and dense views that also share a latent position.
 
-    An item's latent position is the mean of the centres of its labels plus a spread of its own.
+    An item's latent position is the mean of the centres of its labels plus Gaussian noise.
     A dense view is a random linear image of that position plus Gaussian noise. A sparse view is
-    a 0/1 bag of words, each word drawn from a topic of one of the item's labels or, for the
-    noisy share, from all words alike.
+    a 0/1 bag of words. Each word comes from a topic of one of the item's labels or, for the
+    noisy share, uniformly from all words.
 
     Parameters
     ----------
@@ -69,15 +69,15 @@ def make_multiview(
         The views and their numbers of columns.
     n_labels : int
     single_label : bool
-        Exactly one label per item, or one or more with falling frequency (two on average, where
-        there are that many).
+        Exactly one label per item. With False, one or more labels of decreasing frequency, two on
+        average if `n_labels` allows it.
     sparse : collection of str
-        The views that are bags of words: CSR of uint8. The others are dense float32.
+        The views that are bags of words: CSR of uint8. Other views are dense float32.
     missing : float
-        Share of the items, from 0 to 1, that lack one view; never the only one they have.
+        Share of the items, from 0 to 1, that lack one view. Every item has at least one view.
     noise : float
-        Standard deviation of the noise of dense views, whose signal has about 1; of sparse
-        views, noise / (1 + noise) is the share of words that say nothing.
+        Standard deviation of the noise of dense views; the signal has about 1. In sparse views,
+        a share noise / (1 + noise) of the words is independent of the labels.
     random_state : int, Generator, SeedSequence or None
 
     Returns
@@ -119,19 +119,19 @@ def make_multiview(
     return MultiViewData(views, labels, present=present, name="synthetic")
 
 
-def make_like(
+def make_multiview_like(
     name: str, n: int | None = None, *, random_state: RandomState = None
 ) -> MultiViewData:
     """Make synthetic data with the shape of a published data set.
 
-    Widths, types, sparsity, number of labels and (by default) of items are those of the data
-    set; its values are not imitated.
+    Widths, types, sparsity, number of labels and (by default) number of items equal those of the
+    data set. The values are random.
 
     Parameters
     ----------
     name : {"mirflickr25k", "nuswide10", "uci_mfeat", "wiki"}
     n : int, optional
-        Number of items; the published number by default.
+        Number of items. Default: the published number.
     random_state : int, Generator, SeedSequence or None
 
     Returns
@@ -142,16 +142,16 @@ def make_like(
     Raises
     ------
     InvalidInputError
-        The name is not known, or `n` is not a positive whole number.
+        The name is unknown, or `n` is not a positive whole number.
 
     Examples
     --------
-    >>> make_like("nuswide10", 1000, random_state=0)
+    >>> make_multiview_like("nuswide10", 1000, random_state=0)
     MultiViewData('synthetic-nuswide10': 1,000 items; image 500 float32, text 1000 uint8 sparse;
     10 labels)
     """
     if name not in _LIKE:
-        raise InvalidInputError(f"no shape is known for {name!r}; known are {', '.join(_LIKE)}")
+        raise InvalidInputError(f"unknown data set {name!r}; choose one of {', '.join(_LIKE)}")
     shape = _LIKE[name]
     if n is not None:
         shape = replace(shape, n_items=check_positive_int(n, "n"))
@@ -176,7 +176,7 @@ def _draw(shape: _Shape, noise: float, rng: np.random.Generator) -> tuple[dict[s
 
 
 def _draw_labels(shape: _Shape, rng: np.random.Generator) -> Array:
-    """Draw one class an item, or each label with a probability that falls with its rank."""
+    """Draw one class per item, or each label with a probability that decreases with its rank."""
     n_items, n_labels = shape.n_items, shape.n_labels
     labels = np.zeros((n_items, n_labels), dtype=np.uint8)
     if shape.mean_labels == 1.0:
@@ -203,15 +203,15 @@ def _draw_dense(position: Floats, width: int, noise: float, rng: np.random.Gener
 def _draw_words(
     labels: Array, width: int, mean_words: float, noise: float, rng: np.random.Generator
 ) -> sp.csr_array:
-    """Draw bags of words: the topic of a label prefers its own share of the words."""
+    """Draw bags of words from one topic per label."""
     n_items, n_labels = labels.shape
     counts = 1 + rng.poisson(mean_words - 1.0, size=n_items)
     item = np.repeat(np.arange(n_items), counts)
     topic = _random_label_of(item, labels, rng)
     ranks = np.minimum(rng.geometric(min(1.0, 4.0 * n_labels / width), len(item)), width) - 1
     words = np.array([rng.permutation(width) for _ in range(n_labels)])[topic, ranks]
-    silent = rng.random(len(item), dtype=np.float32) < noise / (1.0 + noise)
-    words[silent] = rng.integers(width, size=np.count_nonzero(silent))
+    is_noise = rng.random(len(item), dtype=np.float32) < noise / (1.0 + noise)
+    words[is_noise] = rng.integers(width, size=np.count_nonzero(is_noise))
     indptr = np.concatenate([[0], np.cumsum(counts)])
     bags = sp.csr_array((np.ones(len(item), np.uint8), words, indptr), shape=(n_items, width))
     bags.sum_duplicates()
@@ -230,9 +230,9 @@ def _random_label_of(item: Ints, labels: Array, rng: np.random.Generator) -> Int
 
 def _draw_present(shape: _Shape, missing: float, rng: np.random.Generator) -> dict[str, Bools]:
     lacking = rng.permutation(shape.n_items)[: round(missing * shape.n_items)]
-    which = rng.integers(len(shape.widths), size=len(lacking))
+    lost_view = rng.integers(len(shape.widths), size=len(lacking))
     present = {}
     for index, name in enumerate(shape.widths):
         present[name] = np.ones(shape.n_items, dtype=bool)
-        present[name][lacking[which == index]] = False
+        present[name][lacking[lost_view == index]] = False
     return present

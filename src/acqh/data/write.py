@@ -1,4 +1,4 @@
-"""Write MultiViewData as a .npz file that `read` gives back unchanged."""
+"""Write MultiViewData to .npz files."""
 
 import zipfile
 from os import PathLike
@@ -10,7 +10,7 @@ import numpy as np
 from acqh._core.arrays import Array, is_sparse, pack_texts
 from acqh._core.files import written_whole
 from acqh.data.multiview import MultiViewData
-from acqh.data.readers.arrays import CSR_PIECES, TEXT_PIECES
+from acqh.data.readers.arrays import CSR_SUFFIXES, TEXT_SUFFIXES
 from acqh.data.readers.columns import (
     ID_NAMES,
     ITEM_PREFIX,
@@ -23,24 +23,24 @@ from acqh.errors import InvalidInputError
 
 
 def save_npz(data: MultiViewData, path: str | PathLike[str], *, compress: bool = True) -> None:
-    """Write data to a .npz file that `read` gives back unchanged, whole or not at all.
+    """Write data to a .npz file atomically; `read` restores it unchanged.
 
-    Views are arrays by their own names (CSR as its four pieces), beside ``labels``,
-    ``label_names``, ``ids``, ``present_VIEW``, ``item_COLUMN`` and ``SPLIT_idx``.
+    The file has one array per dense view and four per sparse view (CSR). Further arrays are
+    ``labels``, ``label_names``, ``ids``, ``present_VIEW``, ``item_COLUMN`` and ``SPLIT_idx``.
 
     Parameters
     ----------
     data : MultiViewData
     path : str or path
-        Ends in ``.npz``; a file of that name is replaced.
+        Ends in ``.npz``; an existing file is replaced.
     compress : bool
-        Without compression the file is larger, and reading it in chunks maps it into memory.
+        Without compression the file is larger, and chunks are memory-mapped.
 
     Raises
     ------
     InvalidInputError
-        A view or column has a name the layout needs itself, or a column of the item table holds
-        something other than numbers or texts.
+        A view or column has a reserved name, or a column of the item table has values other than
+        numbers or texts.
 
     Examples
     --------
@@ -77,13 +77,13 @@ def _arrays(data: MultiViewData) -> dict[str, Array]:
         _check_name(view, "view")
         if data.labels is None and view.lower() in LIKELY_LABELS:
             raise InvalidInputError(
-                f"the view {view!r} of data without labels would be taken for these; rename it"
+                f"the view {view!r} of data without labels would be read as labels; rename it"
             )
-        arrays.update(_matrix_pieces(view, matrix))
+        arrays.update(_matrix_arrays(view, matrix))
         if not data.present[view].all():
             arrays[PRESENT_PREFIX + view] = data.present[view]
     if data.labels is not None:
-        arrays.update(_matrix_pieces("labels", data.labels))
+        arrays.update(_matrix_arrays("labels", data.labels))
         arrays["label_names"] = _fixed_strings(data.label_names)
     arrays["ids"] = data.ids
     for part, rows in data.splits.items():
@@ -91,34 +91,33 @@ def _arrays(data: MultiViewData) -> dict[str, Array]:
         arrays[part + SPLIT_SUFFIX] = rows
     for column, values in data.items.items():
         _check_name(column, "item column", prefixed=True)
-        arrays.update(_column_pieces(column, values))
+        arrays.update(_column_arrays(column, values))
     return arrays
 
 
-def _check_name(name: str, what: str, *, prefixed: bool = False) -> None:
-    """Refuse a name that would read back as something else; a prefix sets most apart."""
+def _check_name(name: str, kind: str, *, prefixed: bool = False) -> None:
+    """Reject a name that `read` would interpret as another kind of array."""
     reserved = not prefixed and (
         name.lower() in {*LABEL_NAMES, *ID_NAMES, "label_names"}
         or name.startswith((ITEM_PREFIX, PRESENT_PREFIX))
         or name.endswith(SPLIT_SUFFIX)
     )
-    if reserved or name.endswith((*CSR_PIECES, *TEXT_PIECES)):
+    if reserved or name.endswith((*CSR_SUFFIXES, *TEXT_SUFFIXES)):
         raise InvalidInputError(
-            f"the {what} {name!r} cannot be stored under that name, which has a meaning in .npz "
-            "files; rename it"
+            f"the {kind} {name!r} has a name that is reserved in .npz files; rename it"
         )
     if not name or any(character in name for character in "/\\:\0"):
-        raise InvalidInputError(f"the {what} {name!r} cannot be a file name; rename it")
+        raise InvalidInputError(f"the {kind} {name!r} cannot be a file name; rename it")
 
 
-def _matrix_pieces(name: str, matrix: Any) -> dict[str, Array]:
+def _matrix_arrays(name: str, matrix: Any) -> dict[str, Array]:
     if not is_sparse(matrix):
         return {name: np.asarray(matrix)}
-    pieces = (matrix.data, matrix.indices, matrix.indptr, np.asarray(matrix.shape, np.int64))
-    return dict(zip((name + piece for piece in CSR_PIECES), pieces, strict=True))
+    arrays = (matrix.data, matrix.indices, matrix.indptr, np.asarray(matrix.shape, np.int64))
+    return dict(zip((name + suffix for suffix in CSR_SUFFIXES), arrays, strict=True))
 
 
-def _column_pieces(column: str, values: Array) -> dict[str, Array]:
+def _column_arrays(column: str, values: Array) -> dict[str, Array]:
     name = ITEM_PREFIX + column
     if values.dtype != object:
         return {name: values}
@@ -128,8 +127,8 @@ def _column_pieces(column: str, values: Array) -> dict[str, Array]:
             f"column {column!r} of the item table holds {odd or 'nested'} objects; a .npz file "
             "can keep numbers and texts, so convert or drop the column"
         )
-    pieces = pack_texts(values, f"in column {column!r} of the item table,")
-    return dict(zip((name + piece for piece in TEXT_PIECES), pieces, strict=True))
+    arrays = pack_texts(values, f"in column {column!r} of the item table,")
+    return dict(zip((name + suffix for suffix in TEXT_SUFFIXES), arrays, strict=True))
 
 
 def _fixed_strings(names: tuple[str, ...]) -> Array:

@@ -15,8 +15,8 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, as_matrix, check_positive_int, is_sparse, slices
 from acqh._core.device import check_device
 from acqh._core.runtime import Progress
-from acqh.data import MultiViewData, list_pieces, read_pieces
-from acqh.data.readers.pieces import Piece, Pieces
+from acqh.data import MultiViewData, list_chunks, read_chunks
+from acqh.data.readers.chunks import Chunk, Chunks
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index.ids import read_ids
 from acqh.scale.cluster import DaskExecutor, Function, Task
@@ -25,7 +25,7 @@ Source: TypeAlias = (
     str
     | PathLike[str]
     | Sequence[str | PathLike[str]]
-    | Sequence[Piece]
+    | Sequence[Chunk]
     | MultiViewData
     | Iterable[MultiViewData]
 )
@@ -72,15 +72,15 @@ def _map_here(function: Function, tasks: Iterable[Task]) -> Iterator[tuple[int, 
     """Yield the length of each chunk and the result; a thread reads the next piece of a file."""
     tasks = iter(tasks)
     ahead = [*next(tasks, ())]
-    if ahead and isinstance(ahead[0], Piece):
+    if ahead and isinstance(ahead[0], Chunk):
         arguments = deque[Any]()
 
-        def pieces() -> Iterator[Piece]:
+        def pieces() -> Iterator[Chunk]:
             for piece, argument in chain([ahead], tasks):
                 arguments.append(argument)
                 yield piece
 
-        with closing(read_pieces(pieces(), ahead=True)) as reader:
+        with closing(read_chunks(pieces(), ahead=True)) as reader:
             for items in reader:
                 yield len(items), function(items, arguments.popleft())
                 del items  # not to be kept while the next one is read
@@ -108,10 +108,10 @@ def chunk_source(
     if listed and all(isinstance(each, str | PathLike) for each in listed):
         # Absolute: processes that read the chunks may have another working directory.
         paths = [Path(each).absolute() for each in listed]
-        pieces = list_pieces(paths if listed is source else paths[0], chunk_size=chunk_size)
+        pieces = list_chunks(paths if listed is source else paths[0], chunk_size=chunk_size)
         prints = pieces.fingerprint()
         return ChunkedSource(pieces, pieces.n_items, progress, dask, chunk_size, prints)
-    if isinstance(source, Pieces):
+    if isinstance(source, Chunks):
         return ChunkedSource(source, source.n_items, progress, dask, None, source.fingerprint())
     if listed is source and listed and all(hasattr(each, "read") for each in listed):
         return ChunkedSource(source, sum(map(len, source)), progress, dask)
@@ -180,11 +180,11 @@ def vector_source(
     InvalidInputError, ViewError: the items are of no known kind. `read_vectors` reads a chunk.
     """
     if isinstance(items, str | PathLike):
-        items = list_vector_pieces(items, view, chunk_size)
-    if isinstance(items, MultiViewData | Pieces):
+        items = list_vector_chunks(items, view, chunk_size)
+    if isinstance(items, MultiViewData | Chunks):
         if ids is not None:
             raise InvalidInputError("ids are given along with an array; files have their own")
-        client = client if isinstance(items, Pieces) else None
+        client = client if isinstance(items, Chunks) else None
         return chunk_source(items, chunk_size, client, progress)
     check_positive_int(chunk_size, "chunk_size")
     matrix = as_matrix(items, "items")
@@ -201,18 +201,18 @@ def read_vectors(chunk: Any, view: str | None) -> tuple[Array, Floats]:
     return chunk if isinstance(chunk, tuple) else (chunk.ids, vectors_of(chunk, view, "items"))
 
 
-def list_vector_pieces(path: str | PathLike[str], view: str | None, chunk_size: int) -> Pieces:
+def list_vector_chunks(path: str | PathLike[str], view: str | None, chunk_size: int) -> Chunks:
     """Cut a file into pieces; of a file of several views only the one wanted is read."""
     place = Path(path).absolute()
     if view is not None and (place.is_dir() or place.suffix.lower() in _BY_VIEW):
-        return list_pieces(place, chunk_size=chunk_size, views={view: view})
-    return list_pieces(place, chunk_size=chunk_size)
+        return list_chunks(place, chunk_size=chunk_size, views={view: view})
+    return list_chunks(place, chunk_size=chunk_size)
 
 
 def read_queries(queries: Any, view: str | None) -> Floats:
     """Return all queries in memory, of an array, a path, or data."""
     if isinstance(queries, str | PathLike):
-        parts = read_pieces(list_vector_pieces(queries, view, 65_536))
+        parts = read_chunks(list_vector_chunks(queries, view, 65_536))
         return np.concatenate([vectors_of(part, view, "queries", "query_view") for part in parts])
     if isinstance(queries, MultiViewData):
         return vectors_of(queries, view, "queries", "query_view")

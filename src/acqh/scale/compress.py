@@ -52,8 +52,8 @@ def compress(
 
     Parameters
     ----------
-    items : (n_items, n_components) array-like, path-like, Pieces, or MultiViewData
-        A path is one that `acqh.data.list_pieces` takes: ``.npy``, ``.npz``, Parquet, Arrow,
+    items : (n_items, n_components) array-like, path-like, Chunks, or MultiViewData
+        A path is one that `acqh.data.list_chunks` takes: ``.npy``, ``.npz``, Parquet, Arrow,
         ``.fvecs``, ``.fbin``, a Faiss index and others. They are read twice, in chunks.
     queries : (n_queries, n_components) array-like, or path-like, optional
         A sample of what items will be searched for, such as text vectors where items are images.

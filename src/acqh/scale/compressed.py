@@ -203,7 +203,7 @@ class Compressed:
 
         Parameters
         ----------
-        items : array-like, path-like, Pieces, or MultiViewData
+        items : array-like, path-like, Chunks, or MultiViewData
             All items, given again, since codes do not say what they were: those that are here are
             taken, by their ids, and others left out.
         queries : array-like or path-like, optional

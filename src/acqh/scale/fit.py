@@ -31,7 +31,7 @@ def fit(
     model : BaseMethod
         Whose `fit` takes chunks, such as `acqh.ACQH`; with a client, one that is learnt from sums.
     source : path-like, sequence of path-like, MultiViewData, or iterable of MultiViewData
-        A path that `acqh.data.list_pieces` takes, or Parquet files; or the chunks. With a client
+        A path that `acqh.data.list_chunks` takes, or Parquet files; or the chunks. With a client
         paths and pieces.
     chunk_size : int, default 65,536
         Items of a chunk; not used where the source comes in chunks.

@@ -346,8 +346,8 @@ def encode_parts(
     ----------
     model : BaseMethod
         Fitted.
-    source : path-like, sequence of Piece, MultiViewData, or iterable of MultiViewData
-        A path that `acqh.data.list_pieces` takes, pieces, or chunks, each of which becomes a part.
+    source : path-like, sequence of Chunk, MultiViewData, or iterable of MultiViewData
+        A path that `acqh.data.list_chunks` takes, pieces, or chunks, each of which becomes a part.
     out : path-like
         The folder; created if it does not exist. Its parent must exist.
     by_labels : bool, default False

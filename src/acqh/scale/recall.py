@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from acqh._core.imports import require
-from acqh.data import read, read_pieces
+from acqh.data import read, read_chunks
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.metrics.recall import Metric, Recall, as_queries, ask, check_lengths, compare
-from acqh.scale.chunks import list_vector_pieces, read_queries, vectors_of
+from acqh.scale.chunks import list_vector_chunks, read_queries, vectors_of
 from acqh.scale.compress import compress
 from acqh.scale.compressed import CompressionReport
 from acqh.scale.parts import open_index
@@ -78,7 +78,7 @@ def recall_of_files(
     ]
     chunks = (
         (rows.ids, vectors_of(rows, view, "items"))
-        for rows in read_pieces(list_vector_pieces(items, view, chunk_size))
+        for rows in read_chunks(list_vector_chunks(items, view, chunk_size))
     )
     recalls = compare(answers, chunks, searched, lengths, metric=metric)
     return dict(zip(opened, recalls, strict=True))

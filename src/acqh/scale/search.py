@@ -18,7 +18,7 @@ from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex
 from acqh.io.read import kind_of
-from acqh.scale.chunks import Source, check_view, chunk_source, list_vector_pieces, vectors_of
+from acqh.scale.chunks import Source, check_view, chunk_source, list_vector_chunks, vectors_of
 from acqh.scale.cluster import slim
 from acqh.scale.parts import KIND, CodeParts, open_index, part_path
 
@@ -49,8 +49,8 @@ def search_table(
         space, as of an index that `acqh.compress` made.
     index : CodeIndex, path-like, or sequence of either
         Several, and the folder of `build_shards`, are searched as one.
-    source : path-like, sequence of Piece, MultiViewData, or iterable of MultiViewData
-        The queries: a path that `acqh.data.list_pieces` takes, pieces, or chunks.
+    source : path-like, sequence of Chunk, MultiViewData, or iterable of MultiViewData
+        The queries: a path that `acqh.data.list_chunks` takes, pieces, or chunks.
     out : path-like
         A new file, ``.csv`` or ``.parquet``, with a row for each item found: ``query``, the id of
         the query; ``rank`` from 1; ``id`` and ``score``.
@@ -104,7 +104,7 @@ def search_table(
         raise InvalidInputError(f"{target} must end in .csv or .parquet")
     opened = open_index(index)
     if model is None and isinstance(source, str | PathLike):
-        source = list_vector_pieces(source, view, chunk_size)
+        source = list_vector_chunks(source, view, chunk_size)
     if model is not None:
         _check_model(model, opened, view)
     chunked = chunk_source(source, chunk_size, client, progress)

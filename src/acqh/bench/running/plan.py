@@ -203,7 +203,7 @@ def plan(
         seeds = 5 if "all" in names else 1
     n_threads = n_threads or count_cores()
     folder = None if data_dir is None else fspath(data_dir)
-    given = _each(data) or [info.name for info in list_datasets(folder) if info.found]
+    given = _each(data) or [info.name for info in list_datasets(folder) if info.is_available]
     sources = _open_all(given, folder, Path(out))
     if official:
         for source in sources.values():

@@ -1,10 +1,12 @@
-"""Named data sets: what there is, where its files lie, and how to load it."""
+"""Named data sets: list them, locate their files and load them."""
 
+import inspect
 import os
 from dataclasses import dataclass, fields
 from typing import Any
 
 from acqh._core.imports import load_plugins
+from acqh._core.keywords import suggest
 from acqh.data.datasets.files import DataFolder, data_folder
 from acqh.data.datasets.named import DATASETS, DatasetFacts, NamedDataset
 from acqh.data.multiview import MultiViewData
@@ -13,20 +15,20 @@ from acqh.errors import InvalidInputError
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetInfo(DatasetFacts):
-    """What is known of a named data set, and whether its files are there.
+    """Metadata of a named data set, and which of its files are missing.
 
     Attributes
     ----------
     name, description : str
     n_items, n_labels : int
     views : mapping of str to str
-        What each view is.
+        Name and content of each view.
     files : tuple of str
-        The files it always needs; none where it comes with the package.
+        Required files; empty for a data set that ships with the package.
     missing : tuple of str
-        Those that were not found, each with what it must hold.
-    looked_in : str or None
-        The folder that was searched; None where none was named.
+        Required files that do not exist, with their expected contents.
+    data_dir : str or None
+        The folder searched; None if neither `data_dir` nor ``ACQH_DATA`` is set.
     options : tuple of str
         Keyword arguments of `load_dataset` for this data set, with their values.
     source : str
@@ -34,48 +36,47 @@ class DatasetInfo(DatasetFacts):
     differs : str
         How the data differ from those of the paper.
     preprocessing : str
-        What the paper does to the features; to be fitted on training rows.
+        Preprocessing of the features in the paper, to be fitted on training rows.
     preparation : mapping of str to mapping
-        The same, by view: the class of a feature map and its parameters.
+        The same preprocessing by view: the class of a feature map and its parameters.
 
     Examples
     --------
     >>> import acqh
     >>> emoji = next(info for info in acqh.list_datasets() if info.name == "emoji")
-    >>> emoji.found, emoji.n_items, sorted(emoji.views)
+    >>> emoji.is_available, emoji.n_items, sorted(emoji.views)
     (True, 1906, ['image', 'text'])
     """
 
     name: str
     files: tuple[str, ...]
     missing: tuple[str, ...]
-    looked_in: str | None
+    data_dir: str | None
     options: tuple[str, ...]
 
     @property
-    def found(self) -> bool:
-        """Whether nothing is missing."""
+    def is_available(self) -> bool:
+        """Whether all required files exist."""
         return not self.missing
 
 
 def known_datasets() -> dict[str, NamedDataset]:
-    """Return the package's own data sets and those that installed packages add.
+    """Return the built-in data sets and those of installed plug-ins.
 
-    Raises InvalidInputError: an added one is not a NamedDataset, or has the name of one of the
-    package's own.
+    Raises InvalidInputError if a plug-in is not a NamedDataset or reuses a built-in name.
     """
     added = load_plugins("acqh.datasets")
     for name, dataset in added.items():
         if name in DATASETS or not isinstance(dataset, NamedDataset):
             raise InvalidInputError(
-                f"the plug-in data set {name!r} must be a NamedDataset, of a name that is not "
-                f"one of {', '.join(sorted(DATASETS))}"
+                f"the plug-in data set {name!r} must be a NamedDataset whose name is none of "
+                f"{', '.join(sorted(DATASETS))}"
             )
     return {**DATASETS, **added}
 
 
 def list_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[DatasetInfo]:
-    """Say which data sets have names, and which of them can be loaded here.
+    """List the named data sets, and whether their files are available.
 
     Parameters
     ----------
@@ -93,20 +94,20 @@ def list_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[Datase
     ['emoji', 'mirflickr25k', 'nuswide10', 'uci_mfeat', 'wiki']
     """
     folder = data_folder(data_dir)
-    found = []
+    infos = []
     for name, dataset in sorted(known_datasets().items()):
         needed = [file for file in dataset.files if file.only_for is None]
-        found.append(
+        infos.append(
             DatasetInfo(
                 name=name,
                 files=tuple(file.name for file in needed),
-                missing=tuple(file.describe() for file in needed if file.find(folder) is None),
-                looked_in=None if folder is None else str(folder),
+                missing=tuple(file.summary() for file in needed if file.find(folder) is None),
+                data_dir=None if folder is None else str(folder),
                 options=tuple(f"{key}={values}" for key, values in dataset.options.items()),
                 **{fact.name: getattr(dataset, fact.name) for fact in fields(DatasetFacts)},
             )
         )
-    return found
+    return infos
 
 
 def load_dataset(
@@ -121,14 +122,14 @@ def load_dataset(
     Parameters
     ----------
     name : str
-        One of those that `list_datasets` names.
+        A name listed by `list_datasets`.
     data_dir : path, optional
         Folder with the files; the environment variable ``ACQH_DATA`` by default.
     verify : bool
-        Check the sha256 of the files and the number of items. Without it a file of other
-        contents is taken, as long as views and labels have the right widths.
+        Check the sha256 of the files and the number of items. With False, acqh accepts any file
+        whose views and labels have the right widths.
     **options
-        Of the data set; `list_datasets` names them.
+        Options of the data set, as listed by `list_datasets`.
 
     Returns
     -------
@@ -137,11 +138,11 @@ def load_dataset(
     Raises
     ------
     InvalidInputError
-        The name or an option is not known, or the contents do not have the right shape.
+        The name or an option is unknown, or the contents do not have the expected shape.
     DatasetNotFoundError
-        A file is missing; the message says which, what it must hold and where to put it.
+        A file is missing; the message names it, its contents and the folder.
     ChecksumError
-        A file is not the one it should be.
+        The checksum of a file differs.
 
     Examples
     --------
@@ -149,20 +150,21 @@ def load_dataset(
     >>> acqh.load_dataset("coco")
     Traceback (most recent call last):
         ...
-    acqh.errors.InvalidInputError: no data set is called 'coco'; there are emoji,
+    acqh.errors.InvalidInputError: unknown data set 'coco'; choose one of emoji,
     mirflickr25k, nuswide10, uci_mfeat, wiki
     """
-    known = known_datasets()
-    if name not in known:
+    datasets = known_datasets()
+    if name not in datasets:
         raise InvalidInputError(
-            f"no data set is called {name!r}; there are {', '.join(sorted(known))}"
+            f"unknown data set {name!r}; choose one of {', '.join(sorted(datasets))}"
         )
-    dataset = known[name]
+    dataset = datasets[name]
     for option in options:
         if option not in dataset.options:
-            options_known = ", ".join(dataset.options) or "none"
+            names = [*inspect.signature(load_dataset).parameters, *dataset.options]
             raise InvalidInputError(
-                f"data set {name!r} has no option {option!r}; its options: {options_known}"
+                f"data set {name!r} has no option {option!r}{suggest(option, names)}; "
+                f"its options: {', '.join(dataset.options) or 'none'}"
             )
     folder = DataFolder(name, dataset.source, dataset.files, data_folder(data_dir), verify)
     return dataset.load(folder, **options)

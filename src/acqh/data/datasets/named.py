@@ -25,7 +25,7 @@ _STEPS = 255
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetFacts:
-    """What there is to say about a data set; see `acqh.data.DatasetInfo`."""
+    """Metadata of a data set; see `acqh.data.DatasetInfo`."""
 
     description: str
     n_items: int
@@ -39,20 +39,20 @@ class DatasetFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class NamedDataset(DatasetFacts):
-    """How to load a data set, and what there is to say about it.
+    """Loader and metadata of a data set.
 
-    Installed packages offer objects of this class under the entry-point group
-    ``acqh.datasets``; the entry's name is that of the data set.
+    Plug-ins register objects of this class under the entry-point group ``acqh.datasets``; the
+    name of the entry is the name of the data set.
 
     Attributes
     ----------
     load : callable
-        Takes a folder, whose ``require(file_name)`` gives the path of one of `files`, and the
-        options; returns MultiViewData, whose name should be that of the data set.
+        Takes a folder, whose ``require(file_name)`` returns the path of one of `files`, and the
+        options. Returns MultiViewData with the name of the data set.
     files : tuple of DataFile
-        What the data set needs in the data folder.
+        Files that the data set needs in the data folder.
     options : mapping of str to str
-        Keyword arguments of `load`, with their values in words.
+        Keyword arguments of `load`, with their allowed values as text.
     description, n_items, n_labels, views, source, differs, preprocessing, preparation
         As in DatasetInfo.
 
@@ -81,19 +81,18 @@ class NamedDataset(DatasetFacts):
 def load_emoji() -> MultiViewData:
     """Load 1,906 emoji, each an image and a text, in 9 groups.
 
-    Features are stored with the package, so that no extra is needed. The image features are those
-    of ``acqh.encoders.HogColour()`` with its defaults, rounded to 1/255; the text features count
-    the words of the text as ``acqh.encoders.word_vectorizer`` does. Variants of one thing (by
-    gender, colour, size, clock time, keycap) share a family: split with ``groups="family"``.
+    The features ship with the package and need no extra. Image features come from
+    ``acqh.encoders.HogColour()`` with its defaults, rounded to 1/255. Text features are word
+    counts from ``acqh.encoders.word_vectorizer``. Variants of one thing (by gender, colour, size,
+    clock time, keycap) share a family: split with ``groups="family"``.
 
     Returns
     -------
     MultiViewData
         Views ``image`` (1906, 544) float32 and ``text`` (1906, n_words) CSR float32 counts; one
-        label of 9 per item; ids such as ``"1F44B"``, the code points. Item columns: ``name`` and
+        label of 9 per item; code points such as ``"1F44B"`` as ids. Item columns: ``name`` and
         ``text`` (name and tags) in English, ``emoji`` (the character), ``image`` (bytes of a
-        WebP file, 64 x 64), ``subgroup``,
-        ``family``.
+        WebP file, 64 x 64), ``subgroup``, ``family``.
 
     Examples
     --------
@@ -123,7 +122,10 @@ def load_emoji() -> MultiViewData:
         items={
             "name": names,
             "text": [", ".join([name, *words]) for name, words in zip(names, tags, strict=True)],
-            "emoji": ["".join(chr(int(code, 16)) for code in each.split("-")) for each in ids],
+            "emoji": [
+                "".join(chr(int(code, 16)) for code in code_points.split("-"))
+                for code_points in ids
+            ],
             "image": images,
             "subgroup": subgroups,
             "family": families,
@@ -173,8 +175,8 @@ def _with_deep_features(data: MultiViewData, folder: DataFolder) -> MultiViewDat
     with_image = np.flatnonzero(data.present["image"])
     if not np.array_equal(deep.ids, data.ids[with_image]):
         raise InvalidInputError(
-            "mirflickr25k_deep.npz and mirflickr25k.npz are not of the same images in the same "
-            "order: their image_id differ"
+            "mirflickr25k_deep.npz and mirflickr25k.npz do not list the same images in the same "
+            "order: their image_id differ; use files of the same source"
         )
     # The file is in half precision; computing in it would lose more than storing did.
     image = np.zeros((len(data), width), dtype=np.float32)
@@ -208,7 +210,7 @@ def _checked(
     n_labels: int | None = None,
     n_items: int | None = None,
 ) -> MultiViewData:
-    """Return the data under the data set's name, if its shape is right."""
+    """Return the data named after the data set; raise InvalidInputError for a wrong shape."""
     wrong = [
         f"view {name!r} has {data.views[name].shape[1] if name in data.views else 'no'} columns, "
         f"expected {width}"
@@ -223,7 +225,7 @@ def _checked(
         )
     if wrong:
         raise InvalidInputError(
-            f"the files of data set {folder.dataset!r} in {folder.path} are of another shape: "
+            f"the files of data set {folder.dataset!r} in {folder.path} have an unexpected shape: "
             + "; ".join(wrong)
         )
     return data._replace(name=folder.dataset)
@@ -271,7 +273,7 @@ _WIKI = NamedDataset(
     ),
     source="svcl.ucsd.edu/projects/crossmodal; the same values as wikiData.mat in GitHub "
     "llcing/Cross-modal-hashing-SRLCH",
-    differs="in nothing known",
+    differs="no known differences",
 )
 
 _MIRFLICKR25K = NamedDataset(
@@ -287,8 +289,8 @@ _MIRFLICKR25K = NamedDataset(
     files=(
         DataFile(
             "mirflickr25k.npz",
-            "image (15677, 150), text as CSR pieces (15677, 1386), labels (15677, 24), image_id, "
-            "extra_text as CSR pieces (4338, 1386), extra_labels, extra_image_id, label_names, "
+            "image (15677, 150), text as CSR arrays (15677, 1386), labels (15677, 24), image_id, "
+            "extra_text as CSR arrays (4338, 1386), extra_labels, extra_image_id, label_names, "
             "tag_names",
             sha256="aec1184adc746fec11e501dd9c9ed48cea0312ea4e5a3f061fb896c4407ee2e3",
         ),
@@ -317,13 +319,13 @@ _NUSWIDE10 = NamedDataset(
     files=(
         DataFile(
             "nuswide10.npz",
-            "image (186577, 500), text dense or as CSR pieces (186577, 1000), "
+            "image (186577, 500), text dense or as CSR arrays (186577, 1000), "
             "labels (186577, 10) 0/1; as .mat with the variables XAll, YAll, LAll",
             alternative="nuswide10.mat",
         ),
     ),
     source="the NUS-WIDE collection of the National University of Singapore (Chua et al., 2009)",
-    differs="not known: no checksum, only the shape is checked",
+    differs="unknown: acqh has no checksum and checks only the shape",
 )
 
 _UCI_MFEAT = NamedDataset(

@@ -1,4 +1,4 @@
-"""Named arrays: .npz files and folders of .npy files, checked before they are allocated."""
+"""Named arrays in .npz files and folders of .npy files; checks sizes before it allocates."""
 
 import itertools
 import math
@@ -29,8 +29,8 @@ from acqh.data.readers.columns import (
 )
 from acqh.errors import CorruptBundleError, InvalidInputError
 
-CSR_PIECES = ("_data", "_indices", "_indptr", "_shape")
-TEXT_PIECES = ("_utf8", "_offsets")
+CSR_SUFFIXES = ("_data", "_indices", "_indptr", "_shape")
+TEXT_SUFFIXES = ("_utf8", "_offsets")
 # No deflated stream can unpack to more than about 1,032 times its size.
 DEFLATE_RATIO = 1_040
 _LOCAL_HEADER_BYTES = 30
@@ -39,7 +39,7 @@ _READ_BYTES = 2**20
 
 @dataclass(frozen=True)
 class Header:
-    """What the header of a .npy file says: shape, dtype, order, and where the values start."""
+    """Header of a .npy file: shape, dtype, order, and offset of the values."""
 
     shape: tuple[int, ...]
     dtype: "np.dtype[Any]"
@@ -53,36 +53,40 @@ class Header:
 
 
 class ArrayTable(Table):
-    """Arrays by name: which are pieces of sparse matrices or texts, and rows of all of them."""
+    """Arrays by name; groups the arrays of sparse matrices and of texts into columns."""
 
     own_options: ClassVar[tuple[str, ...]] = ("splits",)
     headers: dict[str, Header]
 
     @abstractmethod
     def values(self, name: str, start: int, stop: int) -> Array:
-        """Return some rows of an array as it is stored."""
+        """Return rows of a stored array."""
 
     def list_entries(self) -> None:
-        """List what there is, in its order, pieces of CSR matrices and texts put together."""
+        """Set `entries` in file order; the arrays of a CSR matrix or of texts make one entry."""
         owner = {name: name for name in self.headers}
         forms = dict.fromkeys(self.headers, "")
         for name in self.headers:
             stem = name.removesuffix("_indptr")
             if stem != name and f"{stem}_indices" in self.headers:
-                missing = [stem + piece for piece in CSR_PIECES if stem + piece not in self.headers]
+                missing = [
+                    stem + suffix for suffix in CSR_SUFFIXES if stem + suffix not in self.headers
+                ]
                 if missing:
                     raise CorruptBundleError(
                         f"the sparse matrix {stem!r} of {self.path.name} lacks {', '.join(missing)}"
                     )
-                owner |= {stem + piece: stem for piece in CSR_PIECES}
+                owner |= {stem + suffix: stem for suffix in CSR_SUFFIXES}
                 forms[stem] = "csr"
             stem = name.removesuffix("_utf8")
             if stem != name and f"{stem}_offsets" in self.headers:
-                owner |= {stem + piece: stem for piece in TEXT_PIECES}
+                owner |= {stem + suffix: stem for suffix in TEXT_SUFFIXES}
                 forms[stem] = "text"
         for stem, form in forms.items():
             if form and stem in self.headers:
-                raise CorruptBundleError(f"{self.path.name} has {stem!r} both whole and in pieces")
+                raise CorruptBundleError(
+                    f"{self.path.name} has {stem!r} both whole and as separate arrays"
+                )
         self.entries = {stem: self._entry(stem, forms[stem]) for stem in owner.values()}
 
     def _entry(self, name: str, form: str) -> Entry:
@@ -104,7 +108,7 @@ class ArrayTable(Table):
         return rows, columns
 
     def take(self, entry: Entry, start: int, stop: int) -> Any:
-        """Return some rows: an array, a csr_array, or an array of str objects."""
+        """Return rows as an array, a csr_array, or an array of str objects."""
         if entry.form == "csr":
             return self._take_csr(entry, start, stop)
         if entry.form == "text":
@@ -112,7 +116,7 @@ class ArrayTable(Table):
         return self.values(entry.name, start, stop)
 
     def _pointers(self, name: str, n_rows: int, start: int, stop: int, n_stored: int) -> Array:
-        """Return where some rows start, and where the last of them ends."""
+        """Return the offsets of rows, with the end of the last."""
         header, where = self.headers[name], f"{name!r} of {self.path.name}"
         if header.dtype.kind not in "iu" or header.shape != (n_rows + 1,):
             raise _bad_pointers(where, header, n_rows + 1)
@@ -123,7 +127,7 @@ class ArrayTable(Table):
     def _take_csr(self, entry: Entry, start: int, stop: int) -> Matrix:
         n_rows, columns = entry.shape
         where = f"{entry.name!r} of {self.path.name}"
-        counts = [self.headers[entry.name + piece] for piece in CSR_PIECES[:2]]
+        counts = [self.headers[entry.name + suffix] for suffix in CSR_SUFFIXES[:2]]
         if counts[0].shape != counts[1].shape or len(counts[0].shape) != 1:
             raise CorruptBundleError(
                 f"{where} is damaged: its data have shape {counts[0].shape}, its indices "
@@ -151,9 +155,9 @@ class ArrayTable(Table):
 
 
 class NpyFolder(ArrayTable):
-    """The .npy files of a folder, memory-mapped; or of its folders, each one array in files.
+    """The .npy files of a folder, memory-mapped; or its subfolders, each one array in files.
 
-    Rows of the files of a folder follow one another in the order of their names.
+    The files of a subfolder are concatenated in the order of their names.
     """
 
     pattern = "*.npy"
@@ -162,8 +166,8 @@ class NpyFolder(ArrayTable):
         files = self.parts or {
             name: _list_rows(files) for name, files in npy_files(self.path).items()
         }
-        files = {name: found for name, found in files.items() if found}
-        if any(len(each) > 1 or each[0].path.parent != self.path for each in files.values()):
+        files = {name: rows for name, rows in files.items() if rows}
+        if any(len(rows) > 1 or rows[0].path.parent != self.path for rows in files.values()):
             self.parts = files
         self._files = files
         self.headers = {}
@@ -175,37 +179,37 @@ class NpyFolder(ArrayTable):
         self.list_entries()
 
     def values(self, name: str, start: int, stop: int) -> Array:
-        """Return some rows as a read-only memory map; of several files, a copy."""
-        taken, like = [], self.headers[name]
+        """Return rows as a read-only memory map, or as a copy if they span several files."""
+        blocks, like = [], self.headers[name]
         files = self._files[name]
         for file in (
             files if len(files) == 1 else parts_of({"": files}, start, stop)[""] or files[:1]
         ):
             header, first = read_file_header(file.path), file.first_row
-            refuse_objects(header, file.path.name)
+            reject_objects(header, file.path.name)
             if (header.shape[:1] or (1,), header.shape[1:], header.dtype) != (
                 (file.n_rows,), like.shape[1:], like.dtype,
             ):  # fmt: skip
                 raise CorruptBundleError(f"{file.path.name} has changed since it was listed")
             begin, end = max(start - first, 0), min(stop - first, file.n_rows)
             rows = map_rows(file.path, header, header.offset, begin, end, file.path.name)
-            taken.append(rows)
-        return taken[0] if len(taken) == 1 else np.concatenate(taken)
+            blocks.append(rows)
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
 
 def npy_files(folder: Path) -> dict[str, list[Path]]:
-    """Return the .npy files of a folder, or failing these those of its folders, by name."""
+    """Return the .npy files of a folder by name, or else those of its subfolders."""
     files = data_files(folder.iterdir(), (".npy",))
     if files:
         return {file.stem: [file] for file in files}
-    inner = sorted(each for each in folder.iterdir() if each.is_dir())
-    shown = (each for each in inner if not each.name.startswith((".", "_")))
-    found = {each.name: data_files(each.iterdir(), (".npy",)) for each in shown}
-    return {name: files for name, files in found.items() if files}
+    inner = sorted(path for path in folder.iterdir() if path.is_dir())
+    shown = (directory for directory in inner if not directory.name.startswith((".", "_")))
+    by_folder = {directory.name: data_files(directory.iterdir(), (".npy",)) for directory in shown}
+    return {name: files for name, files in by_folder.items() if files}
 
 
 def _list_rows(files: list[Path]) -> tuple[FileRows, ...]:
-    """Return files, whose rows must be alike, with the rows that each of them has."""
+    """Return the files with their row ranges; all must have rows of one shape and dtype."""
     headers = [read_file_header(file) for file in files]
     first = headers[0]
     for file, header in zip(files, headers, strict=True):
@@ -222,9 +226,9 @@ def _list_rows(files: list[Path]) -> tuple[FileRows, ...]:
 
 
 class NpzFile(ArrayTable):
-    """The arrays of a .npz file, every declared size checked against the file when opened.
+    """The arrays of a .npz file; checks every declared size against the file when opened.
 
-    Of an array that is stored, some rows are memory-mapped; a compressed one is unpacked whole.
+    Memory-maps rows of an uncompressed array; unpacks a compressed array as a whole.
     """
 
     suffixes, magics = (".npz",), (b"PK\x03\x04",)
@@ -233,7 +237,9 @@ class NpzFile(ArrayTable):
         self.headers = {}
         self._unpacked: dict[str, Array] = {}
         broken = (zipfile.BadZipFile, ValueError, NotImplementedError)
-        with guarded(self.path.name, *broken, what="is not a readable .npz file (a zip of arrays)"):
+        with guarded(
+            self.path.name, *broken, problem="is not a readable .npz file (a zip of arrays)"
+        ):
             self._zip = self.opened.enter_context(zipfile.ZipFile(self.path))
         self._read_headers(self.path.stat().st_size)
         self.list_entries()
@@ -245,7 +251,7 @@ class NpzFile(ArrayTable):
         names = [info.filename.removesuffix(".npy") for info in members]
         for name, count in Counter(names).items():
             if count > 1:
-                raise CorruptBundleError(f"{self.path.name} has two arrays called {name!r}")
+                raise CorruptBundleError(f"{self.path.name} has two arrays named {name!r}")
         for info in members:
             self._check_packing(info)
         declared = sum(info.file_size for info in members)
@@ -257,27 +263,27 @@ class NpzFile(ArrayTable):
 
     def _check_packing(self, info: zipfile.ZipInfo) -> None:
         where = f"{info.filename} in {self.path.name}"
-        known = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-        if info.flag_bits & 1 or info.compress_type not in known:
+        numpy_methods = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        if info.flag_bits & 1 or info.compress_type not in numpy_methods:
             raise InvalidInputError(
-                f"{where} is encrypted or packed in a way NumPy never uses; save it with "
+                f"{where} is encrypted or uses an unsupported compression; save it with "
                 "numpy.savez or numpy.savez_compressed"
             )
         if info.file_size > DEFLATE_RATIO * info.compress_size:
             raise CorruptBundleError(
-                f"{where} cannot be real: {info.compress_size:,} bytes cannot unpack to "
+                f"{where} is damaged: {info.compress_size:,} bytes cannot unpack to "
                 f"{info.file_size:,}"
             )
 
     def _member(self, member: str) -> IO[bytes]:
         broken = (zipfile.BadZipFile, OSError, ValueError, RuntimeError, struct.error)
-        with guarded(f"{member} in {self.path.name}", *broken, what="cannot be read"):
+        with guarded(f"{member} in {self.path.name}", *broken, problem="cannot be read"):
             return self._zip.open(member)
 
     def values(self, name: str, start: int, stop: int) -> Array:
-        """Return some rows of an array; of all of them the checksum is compared."""
+        """Return rows of an array; reading all of them also verifies the checksum."""
         header, where = self.headers[name], f"array {name!r} of {self.path.name}"
-        refuse_objects(header, where)
+        reject_objects(header, where)
         info = self._zip.getinfo(f"{name}.npy")
         is_part = bool(header.shape) and (start, stop) != (0, header.shape[0])
         if is_part and info.compress_type == zipfile.ZIP_STORED:
@@ -319,12 +325,12 @@ class NpzFile(ArrayTable):
 
 
 def read_header(handle: IO[bytes], where: str, n_bytes: int) -> Header:
-    """Read the header of a .npy file, and compare what it promises with the size of the file.
+    """Read the header of a .npy file and compare it with the size of the file.
 
-    Nothing of it is executed. Raises CorruptBundleError: it is not a .npy file, or is cut off.
+    Never executes content. Raises CorruptBundleError for another format or a truncated file.
     """
-    # Errors are of many kinds: NumPy takes the header for a Python literal.
-    with guarded(where, what="is not a readable NumPy array"):
+    # NumPy parses the header as a Python literal, so errors are of many kinds.
+    with guarded(where, problem="is not a readable NumPy array"):
         version = np.lib.format.read_magic(handle)
         if version == (1, 0):
             shape, fortran, dtype = np.lib.format.read_array_header_1_0(handle)
@@ -338,7 +344,7 @@ def read_header(handle: IO[bytes], where: str, n_bytes: int) -> Header:
     expected = header.offset + header.n_bytes
     if not dtype.hasobject and n_bytes != expected:
         raise CorruptBundleError(
-            f"{where} has {n_bytes:,} bytes, but its header promises {expected:,}; it is cut off "
+            f"{where} has {n_bytes:,} bytes, but its header declares {expected:,}; it is cut off "
             "or damaged"
         )
     return header
@@ -350,17 +356,17 @@ def read_file_header(file: Path) -> Header:
         return read_header(handle, file.name, file.stat().st_size)
 
 
-def refuse_objects(header: Header, where: str) -> None:
-    """Refuse what could only be unpickled."""
+def reject_objects(header: Header, where: str) -> None:
+    """Raise InvalidInputError for an array of pickled objects."""
     if header.dtype.hasobject:
         raise InvalidInputError(
-            f"{where} holds Python objects, which would have to be unpickled; that can run any "
-            "code, so it is never done: save numbers or strings (dtype 'U') instead"
+            f"{where} holds pickled Python objects, which acqh never loads because that can run "
+            "any code; save numbers or strings (dtype 'U') instead"
         )
 
 
 def native(array: Array, where: str) -> Array:
-    """Return an array in this machine's byte order; texts must be Unicode."""
+    """Return an array in native byte order; raise CorruptBundleError for invalid Unicode."""
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     if array.dtype.kind == "U" and array.size:
         letters = np.ascontiguousarray(array).reshape(-1).view(np.uint32)
@@ -370,10 +376,9 @@ def native(array: Array, where: str) -> Array:
 
 
 def map_rows(path: Path, header: Header, offset: int, start: int, stop: int, where: str) -> Array:
-    """Map some rows of an array in a file, afresh each time.
+    """Memory-map rows of an array in a file, with a new map on each call.
 
-    What of a file has been read stays mapped as long as the map: one map of the whole would, in the
-    end, have all of it in memory.
+    Pages stay resident as long as their map. One map of the whole file would end up in memory.
     """
     shape = header.shape
     if not header.fortran and shape:
@@ -389,7 +394,7 @@ def map_rows(path: Path, header: Header, offset: int, start: int, stop: int, whe
 def check_pointers(
     where: str, pointers: Array, n_stored: int, start: int = 0, n_pointers: int | None = None
 ) -> None:
-    """Check pointers from row `start` on, which rise from 0 to the number of stored values."""
+    """Check that the pointers from row `start` on increase from 0 to the number of values."""
     falling = np.flatnonzero(pointers[1:] < pointers[:-1])
     if falling.size:
         raise CorruptBundleError(
@@ -406,7 +411,7 @@ def check_pointers(
 
 
 def check_indices(where: str, indices: Array, n_minor: int) -> None:
-    """Check that the indices of a sparse matrix are inside it."""
+    """Check that the indices of a sparse matrix are within its shape."""
     if indices.dtype.kind not in "iu" or indices.ndim != 1:
         raise CorruptBundleError(
             f"{where} is damaged: its indices have dtype {indices.dtype} and {indices.ndim} "
@@ -426,9 +431,9 @@ def _bad_pointers(where: str, pointers: Any, n_expected: int) -> CorruptBundleEr
     )
 
 
-def make_csc(where: str, pieces: list[Array], shape: tuple[int, int]) -> Matrix:
-    """Make a sparse matrix of pointers, row numbers and values, which are compared before."""
-    pointers, indices, values = pieces
+def make_csc(where: str, arrays: list[Array], shape: tuple[int, int]) -> Matrix:
+    """Make a sparse matrix from checked pointers, row numbers and values."""
+    pointers, indices, values = arrays
     if pointers.dtype.kind not in "iu" or pointers.shape != (shape[1] + 1,):
         raise _bad_pointers(where, pointers, shape[1] + 1)
     check_pointers(where, pointers, len(indices))
@@ -441,6 +446,6 @@ def make_csc(where: str, pieces: list[Array], shape: tuple[int, int]) -> Matrix:
 
 
 def _as_indices(n_minor: int, *parts: Array) -> list[Array]:
-    # Of wide arrays SciPy would keep the wide type; and it wants one for indices and pointers.
+    # SciPy would keep a wide dtype, and needs the same dtype for indices and pointers.
     fits = max(n_minor, len(parts[0])) < np.iinfo(np.int32).max
     return [part.astype(np.int32 if fits else np.int64, copy=False) for part in parts]

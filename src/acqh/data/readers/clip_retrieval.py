@@ -1,4 +1,4 @@
-"""What clip-retrieval's inference writes: vectors in folders, what they are of in Parquet."""
+"""Output of clip-retrieval's inference: vectors in folders, metadata in Parquet files."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,20 +14,20 @@ _METADATA, _CAPTION = "metadata", "caption"
 
 
 def is_clip_retrieval(path: Path) -> bool:
-    """Whether a folder is laid out so."""
+    """Whether a folder has the layout of clip-retrieval."""
     folders = npy_files(path)
     return bool(folders) and folders.keys() <= _VIEWS.keys()
 
 
 class ClipRetrieval(Table):
-    """The views ``image`` and ``text``, whose files are cut alike, and a column for each fact."""
+    """The views ``image`` and ``text``, in files of equal rows, and the columns of metadata."""
 
     is_paired = True
     title, noun = "clip-retrieval", "column"
 
     def _open(self) -> None:
         path, options, parts = self.path, self.options, self.parts
-        # Who names the folders means the same.
+        # The names of the folders are accepted for the views.
         views = {view: _VIEWS.get(name, name) for view, name in (options.views or {}).items()}
         self.options = replace(options, views=views or None)
         of_views = {name: parts[name] for name in _VIEWS if name in parts}
@@ -51,17 +51,20 @@ class ClipRetrieval(Table):
 
     def take(self, entry: Entry, start: int, stop: int) -> Any:
         """Return some rows of a column."""
-        table, own = self._tables[entry.name]
-        return table.take(own, start, stop)
+        table, stored = self._tables[entry.name]
+        return table.take(stored, start, stop)
 
-    def take_all(self, wanted: Sequence[tuple[Role, Entry]], start: int, stop: int) -> list[Any]:
-        """Return rows of several columns; those of each table in one pass."""
-        taken: dict[int, Any] = {}
+    def take_all(self, columns: Sequence[tuple[Role, Entry]], start: int, stop: int) -> list[Any]:
+        """Return rows of several columns, with one pass per table."""
+        values_by_column: dict[int, Any] = {}
         owners = [
-            (number, role, *self._tables[entry.name]) for number, (role, entry) in enumerate(wanted)
+            (number, role, *self._tables[entry.name])
+            for number, (role, entry) in enumerate(columns)
         ]
         for table in {id(table): table for table, _ in self._tables.values()}.values():
-            own = [(number, role, entry) for number, role, other, entry in owners if other is table]
-            values = table.take_all([(role, entry) for _, role, entry in own], start, stop)
-            taken |= zip((number for number, *_ in own), values, strict=True)
-        return [taken[number] for number in range(len(wanted))]
+            own_columns = [
+                (number, role, entry) for number, role, other, entry in owners if other is table
+            ]
+            values = table.take_all([(role, entry) for _, role, entry in own_columns], start, stop)
+            values_by_column |= zip((number for number, *_ in own_columns), values, strict=True)
+        return [values_by_column[number] for number in range(len(columns))]

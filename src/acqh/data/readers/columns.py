@@ -1,7 +1,7 @@
-"""What the columns of a file are: views, labels, ids, the item table. The same for all formats.
+"""Roles of the columns of a file, for all formats: views, labels, ids and the item table.
 
-A format is a `Table`: it lists its columns as entries and gives some rows of one. `look` decides
-what each entry is, and a `Source` reads rows.
+A format is a `Table`: it lists its columns as entries and reads rows of them. `resolve_columns`
+assigns a role to each entry. A `Source` reads rows.
 """
 
 import re
@@ -22,20 +22,20 @@ from acqh.data.checks import check_splits
 from acqh.data.multiview import MultiViewData
 from acqh.errors import AcqhError, CorruptBundleError, InvalidInputError, LabelError, ViewError
 
-# Rows taken together where the caller does not say.
+# Default number of rows read at once.
 CHUNK_SIZE = 8_192
 
 LABEL_NAMES = (*FIELDS["labels"].names, "class_id")
 ID_NAMES = (*FIELDS["id"].names, "image_id")
-# Of tables in which every column has a value for each item; an image may have several rows there.
+# For paired tables: there an image may have several rows, so image_id is not an id.
 _COLUMN_IDS = (*ID_NAMES[:2], "assetid")
 ITEM_PREFIX = "item_"
 PRESENT_PREFIX = "present_"
 SPLIT_SUFFIX = "_idx"
-# Names by which files call labels that the reader does not take by itself, whatever their case.
+# Common names of labels, in any case, that the reader does not accept by default.
 LIKELY_LABELS = ("l", "y", "class", "classes", "target", "targets")
-# Views by these names are meant to be read: one with other rows is a mistake, not a stranger.
-_WELL_KNOWN_VIEWS = ("image", "text")
+# A view of this name with another number of rows is an error, not an unrelated array.
+_STANDARD_VIEWS = ("image", "text")
 
 # A compressed file may unpack to this much whatever its size ...
 _ALWAYS_ALLOWED_BYTES = 256 * 2**20
@@ -45,7 +45,7 @@ _ALWAYS_ALLOWED_RATIO = 200
 
 @dataclass(frozen=True)
 class Options:
-    """What a caller may say of a file; None means by the usual names."""
+    """The caller's options for a file; None means the default names."""
 
     views: Mapping[str, Any] | None = None
     labels: Any = None
@@ -60,13 +60,13 @@ class Options:
 
 @dataclass(frozen=True)
 class Entry:
-    """One column of a table, not read yet."""
+    """Name, shape and kind of one column of a table."""
 
     name: str
-    # Of all rows; -1 for how many numbers each has where only reading tells.
+    # Of all rows; the width is -1 if only reading reveals it.
     shape: tuple[int, ...]
     kind: str  # of the values, as NumPy's dtype.kind
-    form: str = ""  # how it is stored, where a format has several ways
+    form: str = ""  # the storage layout, if a format has several
 
     @property
     def is_view_like(self) -> bool:
@@ -76,7 +76,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class FileRows:
-    """A file among several whose rows follow one another, and which of all rows it has."""
+    """One of several files whose rows are concatenated, and its range of rows."""
 
     path: Path
     first_row: int
@@ -84,31 +84,30 @@ class FileRows:
 
 
 Parts = Mapping[str, tuple[FileRows, ...]]
-# What a column is read as.
+
 Role = Literal["view", "labels", "ids", "items"]
-# Names of label columns, and from where class numbers count them.
+# Names of the label columns, and the class number of the first name.
 _Classes = tuple[tuple[str, ...] | None, int | None]
 
 
 class Table(AbstractContextManager["Table"], ABC):
-    """The columns of a file or folder, some rows of which can be taken.
+    """The columns of a file or folder, which reads ranges of rows.
 
-    `parts`: of a column in several files, or of all columns (under the name ``""``), the files that
-    have the rows that will be read; all, where there are none given. Raises CorruptBundleError:
-    the file is damaged.
+    `parts`: the files that hold the rows to read, by column, or under ``""`` for all columns.
+    Empty means all files. Raises CorruptBundleError for a damaged file.
     """
 
-    title: ClassVar[str] = "NumPy"  # what the format is called in an error
-    # By which endings of a file or else by which first bytes it is told.
+    title: ClassVar[str] = "NumPy"  # name of the format in errors
+    # The format is detected by the file ending, or else by the first bytes.
     suffixes: ClassVar[tuple[str, ...]] = ()
     magics: ClassVar[tuple[bytes, ...]] = ()
-    own_options: ClassVar[tuple[str, ...]] = ()  # beyond the common ones
-    noun: ClassVar[str] = "array"  # what a column is called in an error
-    # Whether all columns have a value for each item: what is nothing else is an item column.
+    own_options: ClassVar[tuple[str, ...]] = ()  # in addition to the common ones
+    noun: ClassVar[str] = "array"  # name of a column in errors
+    # Whether all columns have a value for each item; columns without a role are item columns.
     is_paired: ClassVar[bool] = False
-    first_class: ClassVar[int] = 0  # from where class numbers count
-    in_memory: ClassVar[bool] = False  # whether all has been read when it is open
-    pattern: ClassVar[str] = "*"  # of the files, if it is a folder
+    first_class: ClassVar[int] = 0  # lowest class number
+    in_memory: ClassVar[bool] = False  # whether opening reads all rows
+    pattern: ClassVar[str] = "*"  # of the files in a folder
     no_views: ClassVar[str] = "no matrix of numbers"
 
     def __init__(self, path: Path, options: Options, parts: Parts | None = None) -> None:
@@ -116,7 +115,7 @@ class Table(AbstractContextManager["Table"], ABC):
         self.options = options
         self.parts: Parts = parts or {}
         self.entries: dict[str, Entry] = {}
-        self.opened = ExitStack()  # what is to be closed
+        self.opened = ExitStack()  # resources to close
         try:
             self._open()
         except BaseException:
@@ -129,57 +128,59 @@ class Table(AbstractContextManager["Table"], ABC):
 
     @abstractmethod
     def _open(self) -> None:
-        """Open the file, and list its columns as `entries`."""
+        """Open the file and set `entries`."""
 
     @abstractmethod
     def take(self, entry: Entry, start: int, stop: int) -> Any:
         """Return the rows of a column from `start` up to, not including, `stop`."""
 
     def take_view(self, entry: Entry, start: int, stop: int) -> tuple[Any, Bools | None]:
-        """Return rows of a view, and which of them are there if some are not."""
+        """Return rows of a view, and a mask of the present ones or None for all."""
         return self.take(entry, start, stop), None
 
     def take_labels(self, entry: Entry, start: int, stop: int) -> Any:
-        """Return labels as a matrix, as class ids, or as a list of labels for each row."""
+        """Return labels as a matrix, as class ids, or as one list of labels per row."""
         return self.take(entry, start, stop)
 
     def take_ids(self, entry: Entry, start: int, stop: int) -> Any:
-        """Return ids, which are whole numbers or texts."""
+        """Return ids: whole numbers or texts."""
         return self.take(entry, start, stop)
 
-    def take_all(self, wanted: Sequence[tuple[Role, Entry]], start: int, stop: int) -> list[Any]:
-        """Return rows of several columns, in this order, each by its role."""
+    def take_all(self, columns: Sequence[tuple[Role, Entry]], start: int, stop: int) -> list[Any]:
+        """Return rows of several columns in this order, each according to its role."""
         by_role: dict[str, Callable[[Entry, int, int], Any]] = {
             "view": self.take_view,
             "labels": self.take_labels,
             "ids": self.take_ids,
             "items": self.take,
         }
-        return [by_role[role](entry, start, stop) for role, entry in wanted]
+        return [by_role[role](entry, start, stop) for role, entry in columns]
 
     def distinct_labels(self, entry: Entry) -> Iterable[Any] | None:
-        """Return all class ids or names in use; None where labels are a matrix."""
+        """Return all class ids or names in use; None if labels are a matrix."""
         if len(entry.shape) != 1:
             return None
-        found: set[Any] = set()
+        labels_in_use: set[Any] = set()
         for rows in slices(entry.shape[0], 2**20):
             labels = self.take_labels(entry, rows.start, rows.stop)
             is_sets = isinstance(labels, list)
-            found.update(chain.from_iterable(labels) if is_sets else np.unique(labels).tolist())
-        return found
+            labels_in_use.update(
+                chain.from_iterable(labels) if is_sets else np.unique(labels).tolist()
+            )
+        return labels_in_use
 
     def class_names(self, labels: str) -> tuple[str, ...] | None:
-        """Return the names that class numbers of a paired table count, where it has them."""
+        """Return the class names of a paired table, or None if it has none."""
         del labels
         return None
 
-    def settle(self, entry: Entry) -> Entry:
-        """Return a view with the numbers in each row known."""
+    def resolve_width(self, entry: Entry) -> Entry:
+        """Return a view with its width resolved."""
         return entry
 
 
 class LoadedTable(Table):
-    """A table that is in memory when it is open."""
+    """A table that loads all rows when opened."""
 
     in_memory = True
 
@@ -196,7 +197,7 @@ class LoadedTable(Table):
     def add_view(
         self, name: str, rows: Sequence[Any], width: int, place: Callable[[int], str]
     ) -> None:
-        """Add `width` numbers for each row, None where they are absent; `place` names a row."""
+        """Add a view with `width` numbers per row, None for absent rows; `place` names a row."""
         matrix = np.zeros((len(rows), width))
         for number, row in enumerate(rows):
             if row is None:
@@ -219,17 +220,17 @@ class LoadedTable(Table):
         return self._columns[entry.name][start:stop]
 
     def take_view(self, entry: Entry, start: int, stop: int) -> tuple[Any, Bools | None]:
-        """Return rows of a view, and which of them are there if some may not be."""
+        """Return rows of a view, and a mask of the present ones or None for all."""
         present = self._present.get(entry.name)
         return self.take(entry, start, stop), None if present is None else present[start:stop]
 
 
 @dataclass(frozen=True)
 class Source:
-    """What a look at a file or folder has found out: all that reading some of its rows takes.
+    """The resolved columns of a file or folder: everything needed to read rows.
 
-    Small, and can be pickled. Views, label columns and ids are settled here once, so that they are
-    the same whoever reads whichever rows.
+    Small and picklable. Views, label columns and ids are resolved once, so every process that
+    reads rows agrees on them.
     """
 
     path: Path
@@ -244,23 +245,23 @@ class Source:
     items: Mapping[str, Entry]
     splits: Mapping[str, Entry]
     label_names: tuple[str, ...] | None = None
-    first_class: int | None = None  # from where class numbers count names, unless they are them
-    table: Table | None = None  # where it is in memory
+    first_class: int | None = None  # class number of the first name; None if classes are names
+    table: Table | None = None  # the table, if it is in memory
 
     @property
     def entries(self) -> list[Entry]:
-        """What has a value for each item."""
-        own = [*self.views.values(), self.labels, self.ids, *self.items.values()]
-        return [entry for entry in (*own, *self.present.values()) if entry is not None]
+        """All columns with a value for each item."""
+        columns = [*self.views.values(), self.labels, self.ids, *self.items.values()]
+        return [entry for entry in (*columns, *self.present.values()) if entry is not None]
 
     def open(self) -> AbstractContextManager[Table]:
-        """Open what has the rows; reading on where the last rows ended costs no search."""
+        """Open the table; sequential reads need no seek."""
         if self.table is not None:
             return nullcontext(self.table)
         table = self.kind(self.path, self.options, self.parts)
         for entry in () if table.parts else self.entries:
-            there = table.entries.get(entry.name)
-            if there is None or (there.shape[:1], there.kind) != (entry.shape[:1], entry.kind):
+            stored = table.entries.get(entry.name)
+            if stored is None or (stored.shape[:1], stored.kind) != (entry.shape[:1], entry.kind):
                 table.__exit__(None, None, None)
                 raise CorruptBundleError(
                     f"{entry.name!r} of {self.path.name} has changed since it was listed"
@@ -268,11 +269,11 @@ class Source:
         return table
 
     def only(self, start: int, stop: int) -> "Source":
-        """Return what is needed for these rows alone, under the same row numbers."""
+        """Return a source for these rows alone, with unchanged row numbers."""
         return replace(self, table=None, parts=parts_of(self.parts, start, stop))
 
     def files(self) -> Iterable[Path]:
-        """Return all files that rows are read from."""
+        """Return all files that hold rows."""
         if self.parts:
             return [part.path for parts in self.parts.values() for part in parts]
         if self.path.is_dir():
@@ -281,41 +282,41 @@ class Source:
 
     def read(self, table: Table, start: int, stop: int) -> MultiViewData:
         """Read some rows."""
-        wanted: list[tuple[Role, Entry]] = [("view", entry) for entry in self.views.values()]
-        wanted += [("labels", self.labels)] if self.labels else []
-        wanted += [("ids", self.ids)] if self.ids else []
-        wanted += [("items", entry) for entry in (*self.present.values(), *self.items.values())]
-        taken = iter(table.take_all(wanted, start, stop))
+        columns: list[tuple[Role, Entry]] = [("view", entry) for entry in self.views.values()]
+        columns += [("labels", self.labels)] if self.labels else []
+        columns += [("ids", self.ids)] if self.ids else []
+        columns += [("items", entry) for entry in (*self.present.values(), *self.items.values())]
+        values = iter(table.take_all(columns, start, stop))
         views, present = {}, {}
         for view in self.views:
-            views[view], mask = next(taken)
+            views[view], mask = next(values)
             if mask is not None:
                 present[view] = mask
-        labels = None if self.labels is None else self._named(next(taken))
-        ids = np.arange(start, stop) if self.ids is None else next(taken)
-        present |= {view: next(taken) for view in self.present}
+        labels = None if self.labels is None else self._named(next(values))
+        ids = np.arange(start, stop) if self.ids is None else next(values)
+        present |= {view: next(values) for view in self.present}
         return MultiViewData(
             views,
             labels,
             ids=ids,
-            items={name: next(taken) for name in self.items},
+            items={name: next(values) for name in self.items},
             label_names=None if labels is None else self.label_names,
             present=present,
             name=self.path.stem,
         )
 
     def _named(self, labels: Any) -> Any:
-        """Return labels as they are, or the names that class numbers count."""
+        """Return labels unchanged, or the names of class numbers."""
         if self.first_class is None or self.label_names is None:
             first = next(filter(None, labels), [""])[0] if isinstance(labels, list) else ""
-            # As numbers, lists of one class each would be taken for the rows of a 0/1 matrix.
+            # Lists of one number each would be read as the rows of a 0/1 matrix.
             return labels if isinstance(first, str) else [list(map(str, row)) for row in labels]
         if isinstance(labels, list):
             return [[self.label_names[n - self.first_class] for n in row] for row in labels]
         return np.asarray(self.label_names)[labels.astype(np.int64) - self.first_class]
 
     def read_whole(self, table: Table) -> MultiViewData:
-        """Read all rows, with the official split where there is one."""
+        """Read all rows, with the official split if the file has one."""
         data = self.read(table, 0, self.n_items)
         splits = _column_splits(data.items) if table.is_paired else {}
         for part, entry in self.splits.items():
@@ -323,12 +324,12 @@ class Source:
         return data._replace(splits=check_splits(splits, len(data)))
 
 
-def look(table: Table, given: Options) -> Source:
-    """Decide what each entry of an open table is, by its name, its type and its number of rows.
+def resolve_columns(table: Table, requested: Options) -> Source:
+    """Assign a role to each entry of an open table by its name, type and number of rows.
 
-    By default labels and ids have usual names, and views are all matrices of numbers with as many
-    rows. Raises InvalidInputError: a name that was given is not there, or what the views are cannot
-    be told. Raises ViewError: views called image or text have other row counts than the labels.
+    By default labels and ids have standard names, and all matrices with as many rows are views.
+    Raises InvalidInputError if a requested name does not exist or the views are ambiguous. Raises
+    ViewError if the view image or text has another number of rows than the labels.
     """
     options, entries = table.options, table.entries
     usual_labels = LABEL_NAMES[:2] if table.is_paired else LABEL_NAMES
@@ -339,29 +340,29 @@ def look(table: Table, given: Options) -> Source:
     splits = {} if table.is_paired else _find_splits(table)
     if options.views is None:
         if labels is None and not table.is_paired:
-            _refuse_likely_labels(table)
-        own = {each.name for each in (labels, ids, *named.values(), *marks.values()) if each}
-        views, n_items = _guess_views(table, labels or ids, own)
+            _reject_likely_labels(table)
+        used = {entry.name for entry in (labels, ids, *named.values(), *marks.values()) if entry}
+        views, n_items = _guess_views(table, labels or ids, used)
     else:
         views = {view: _get(table, name, f"view {view!r}") for view, name in options.views.items()}
         n_items = next((entry.shape[0] for entry in views.values() if entry.shape), 0)
         _check_views(table, views)
-    # Ids by a usual name belong to the rows only if they are as many.
+    # Ids under a standard name count only if there is one per row.
     if options.ids is None and ids is not None and ids.shape != (n_items,):
         ids = None
     if table.is_paired:
-        taken = {each.name for each in (labels, ids, *views.values()) if each}
-        rest = {name: entry for name, entry in entries.items() if name not in taken}
+        used = {entry.name for entry in (labels, ids, *views.values()) if entry}
+        rest = {name: entry for name, entry in entries.items() if name not in used}
         # A view and a column of the item table may share a name.
         short = {name: name.removeprefix(ITEM_PREFIX) for name in rest}
         named = {short[n] if short[n] in views else n: entry for n, entry in rest.items()}
     source = Source(
         path=table.path,
         kind=type(table),
-        options=given,
+        options=requested,
         parts=table.parts,
         n_items=n_items,
-        views={view: table.settle(entry) for view, entry in views.items()},
+        views={view: table.resolve_width(entry) for view, entry in views.items()},
         labels=labels,
         ids=ids,
         present={view: entry for view, entry in marks.items() if view in views},
@@ -376,7 +377,7 @@ def look(table: Table, given: Options) -> Source:
             raise ViewError(
                 f"{table.path.name}: {entry.name!r} has "
                 f"{entry.shape[0] if entry.shape else 'no'} rows, but there are {n_items} items; "
-                "everything is paired by row"
+                "all columns are paired by row"
             )
     label_names, first_class = _find_classes(table, labels)
     if label_names == ():
@@ -385,7 +386,7 @@ def look(table: Table, given: Options) -> Source:
 
 
 def _find_splits(table: Table) -> dict[str, Entry]:
-    """Return the row numbers of parts: those that were named, or all called ``NAME_idx``."""
+    """Return the row numbers of the parts: the requested ones, or all arrays ``NAME_idx``."""
     if table.options.splits is not None:
         return {
             part: _get(table, name, f"split {part!r}")
@@ -404,29 +405,30 @@ def _check_views(table: Table, views: Mapping[str, Entry]) -> None:
     for entry in views.values():
         if table.is_paired and not entry.is_view_like:
             raise ViewError(
-                f"{table.noun} {entry.name!r} of {table.path.name} is no view: a view needs a list "
-                f"of numbers in each row; {describe(table)}"
+                f"{table.noun} {entry.name!r} of {table.path.name} is not a view; choose one with "
+                f"a list of numbers in each row: {format_entries(table)}"
             )
 
 
-def _get(table: Table, name: str, what: str) -> Entry:
+def _get(table: Table, name: str, purpose: str) -> Entry:
     if name not in table.entries:
         raise InvalidInputError(
-            f"{table.path.name} has no {table.noun} {name!r}, named for {what}; {describe(table)}"
+            f"{table.path.name} has no {table.noun} {name!r}, requested for {purpose}; "
+            f"{format_entries(table)}"
         )
     return table.entries[name]
 
 
-def _find(table: Table, given: str | None, usual: tuple[str, ...], what: str) -> Entry | None:
-    """Return the entry that was named, or the first that has a usual name, or None."""
-    if given is not None:
-        return _get(table, given, what)
+def _find(table: Table, name: str | None, usual: tuple[str, ...], purpose: str) -> Entry | None:
+    """Return the requested entry, or the first one with a usual name, or None."""
+    if name is not None:
+        return _get(table, name, purpose)
     name = find_name(table.entries, usual)
     return None if name is None else table.entries[name]
 
 
 def find_name(names: Iterable[str], usual: tuple[str, ...]) -> str | None:
-    """Return the first name that is a usual one, or is but for capital letters."""
+    """Return the first of the usual names that occurs; an exact match precedes another case."""
     listed = list(names)
     small = {name.lower(): name for name in reversed(listed)}
     exact = next((name for name in usual if name in listed), None)
@@ -438,16 +440,16 @@ def _prefixed(entries: Mapping[str, Entry], prefix: str) -> dict[str, Entry]:
 
 
 def _guess_views(
-    table: Table, counter: Entry | None, own: set[str]
+    table: Table, counter: Entry | None, used: set[str]
 ) -> tuple[dict[str, Entry], int]:
-    """Return every matrix that pairs with `counter`, the labels or ids, and the row count."""
+    """Return all matrices with as many rows as `counter` (labels or ids), and that number."""
     file = table.path.name
     matrices = {
         name: entry
         for name, entry in table.entries.items()
-        if entry.is_view_like and name not in own
+        if entry.is_view_like and name not in used
     }
-    hint = f"{describe(table)}; say which are the views with views={{'image': NAME}}"
+    hint = f"{format_entries(table)}; select the views with views={{'image': NAME}}"
     if counter is not None and counter.shape:
         n_items = counter.shape[0]
     elif not matrices:
@@ -460,7 +462,7 @@ def _guess_views(
             )
         n_items = counts.pop()
     views = {name: entry for name, entry in matrices.items() if entry.shape[0] == n_items}
-    for name in _WELL_KNOWN_VIEWS:
+    for name in _STANDARD_VIEWS:
         if name in matrices and name not in views:
             raise ViewError(
                 f"{file}: view {name!r} has {matrices[name].shape[0]} rows, but there are "
@@ -472,19 +474,19 @@ def _guess_views(
     return views, n_items
 
 
-def _refuse_likely_labels(table: Table) -> None:
-    """Refuse to take for a view, or to pass over, what may be the labels."""
+def _reject_likely_labels(table: Table) -> None:
+    """Raise InvalidInputError for an array that is probably the labels under another name."""
     for name in table.entries:
         if name.lower() in LIKELY_LABELS:
             raise InvalidInputError(
-                f"{table.path.name} has no array 'labels', but one called {name!r}; rename it: to "
-                "'labels' if it holds the labels, to another name if it is a view. Python can also "
-                f"read it as it is: labels={name!r}, or views={{'image': NAME}}"
+                f"{table.path.name} has no array 'labels', but one called {name!r}; rename it to "
+                "'labels' if it holds the labels, or to another name if it is a view. In Python "
+                f"you can also pass labels={name!r} or views={{'image': NAME}}"
             )
 
 
-def describe(table: Table) -> str:
-    """Return a list of what there is, for an error."""
+def format_entries(table: Table) -> str:
+    """Return the entries with their shapes, for an error message."""
     shown = (
         f"{entry.name} {' x '.join(map(str, entry.shape)).replace('-1', '?') or 'scalar'}"
         f"{'' if entry.kind in 'buif' else ' texts' if entry.kind in 'U' else ' objects'}"
@@ -494,11 +496,10 @@ def describe(table: Table) -> str:
 
 
 def check_unpacked_size(path: Path, declared: int, file_size: int, max_bytes: int | None) -> None:
-    """Refuse a file that would unpack to far more memory than its size on disk suggests.
+    """Reject a file that would unpack to far more memory than its size on disk suggests.
 
-    `declared`: bytes the arrays of the file would take. `file_size`: bytes the file takes.
-    `max_bytes`: the caller's own limit, which replaces the usual one. Raises InvalidInputError: the
-    limit is exceeded.
+    `declared`: size of the unpacked arrays in bytes. `file_size`: size of the file. `max_bytes`:
+    the caller's limit, which replaces the default. Raises InvalidInputError above the limit.
     """
     limit = max_bytes
     if limit is None:
@@ -511,8 +512,8 @@ def check_unpacked_size(path: Path, declared: int, file_size: int, max_bytes: in
 
 
 @contextmanager
-def guarded(where: str, *kinds: type[Exception], what: str = "is damaged") -> Iterator[None]:
-    """Run another library's reader in a block; errors of these kinds, or any, mean damage."""
+def guarded(where: str, *kinds: type[Exception], problem: str = "is damaged") -> Iterator[None]:
+    """Run another library's reader; raise its errors (or these kinds) as CorruptBundleError."""
     errors = kinds or (Exception,)
     try:
         yield
@@ -521,23 +522,23 @@ def guarded(where: str, *kinds: type[Exception], what: str = "is damaged") -> It
     except MemoryError as error:
         if not isinstance(error, kinds):
             raise
-        # Arrow's: a damaged length can ask for any amount.
+        # Arrow raises it too: a damaged length can request any amount.
         needs = "is damaged or needs more memory than there is"
         raise CorruptBundleError(f"{where} {needs}: {error}") from error
     except errors as error:
         reason = str(error) or type(error).__name__
-        raise CorruptBundleError(f"{where} {what}: {reason}") from error
+        raise CorruptBundleError(f"{where} {problem}: {reason}") from error
 
 
 def label_sets(values: Iterable[Any]) -> list[list[Any]]:
-    """Return the labels of each row, whether it has a list of them, one or none."""
+    """Return one list of labels per row, from lists, single labels and None."""
     return [row if isinstance(row, list) else [] if row is None else [row] for row in values]
 
 
-def data_files(found: Iterable[Path], suffixes: tuple[str, ...]) -> list[Path]:
-    """Return the files of these endings, without hidden ones, by name: 2 before 10."""
-    shown = (each for each in found if not each.name.startswith((".", "_")))
-    return sorted((each for each in shown if each.suffix.lower() in suffixes), key=_natural_order)
+def data_files(paths: Iterable[Path], suffixes: tuple[str, ...]) -> list[Path]:
+    """Return the visible files with these endings in natural order: 2 before 10."""
+    shown = (path for path in paths if not path.name.startswith((".", "_")))
+    return sorted((path for path in shown if path.suffix.lower() in suffixes), key=_natural_order)
 
 
 def _natural_order(path: Path) -> list[str | int]:
@@ -545,7 +546,7 @@ def _natural_order(path: Path) -> list[str | int]:
 
 
 def chain_files(counts: Iterable[tuple[Path, int]]) -> tuple[FileRows, ...]:
-    """Return files, each with its number of rows, as one table whose rows follow one another."""
+    """Return the files with their row ranges in the concatenated table."""
     listed, first_row = [], 0
     for path, n_rows in counts:
         listed.append(FileRows(path, first_row, n_rows))
@@ -554,28 +555,32 @@ def chain_files(counts: Iterable[tuple[Path, int]]) -> tuple[FileRows, ...]:
 
 
 def parts_of(parts: Parts, start: int, stop: int) -> dict[str, tuple[FileRows, ...]]:
-    """Return the files that have some of the rows from `start` up to, not including, `stop`."""
-    found = {}
+    """Return the files with rows from `start` up to, not including, `stop`."""
+    selected = {}
     for name, files in parts.items():
         first = bisect_left(files, start, key=lambda file: file.first_row + file.n_rows - 1)
-        found[name] = files[first : bisect_left(files, stop, key=lambda file: file.first_row)]
-    return found
+        selected[name] = files[first : bisect_left(files, stop, key=lambda file: file.first_row)]
+    return selected
 
 
 def _find_classes(table: Table, labels: Entry | None) -> _Classes:
-    """Return the label columns of all rows: those in use, or the names that there are for them."""
-    given = table.options.label_names
+    """Return the names of all label columns: the stored or requested names, or classes in use."""
+    requested = table.options.label_names
     if labels is None:
-        if given is not None:
-            raise LabelError(f"label_names were given, but {table.path.name} has no labels")
+        if requested is not None:
+            raise LabelError(
+                f"{table.path.name} has no labels; pass labels=NAME, or omit label_names"
+            )
         return None, None
     names = (
-        _stored_names(table, labels.name) if given is None else tuple(str(name) for name in given)
+        _stored_names(table, labels.name)
+        if requested is None
+        else tuple(str(name) for name in requested)
     )
     if names is not None and labels.kind in "UO":
         return names, None
-    found = table.distinct_labels(labels)
-    return (names, None) if found is None else _settle(list(found), names, table)
+    classes = table.distinct_labels(labels)
+    return (names, None) if classes is None else _match_classes(list(classes), names, table)
 
 
 def _stored_names(table: Table, labels: str) -> tuple[str, ...] | None:
@@ -590,35 +595,35 @@ def _stored_names(table: Table, labels: str) -> tuple[str, ...] | None:
     return tuple(str(name) for name in table.take(entry, 0, entry.shape[0]))
 
 
-def _settle(found: list[Any], names: tuple[str, ...] | None, table: Table) -> _Classes:
-    """Compare the class ids in use with names, which they may count; numbers may be floats."""
-    if found and all(isinstance(value, float) and value.is_integer() for value in found):
-        found = [int(value) for value in found]
-    found = sorted(found)
-    as_names = tuple(str(value) for value in found)
+def _match_classes(classes: list[Any], names: tuple[str, ...] | None, table: Table) -> _Classes:
+    """Match the class ids in use with names: ids are names, or numbers that index them."""
+    if classes and all(isinstance(value, float) and value.is_integer() for value in classes):
+        classes = [int(value) for value in classes]
+    classes = sorted(classes)
+    as_names = tuple(str(value) for value in classes)
     if names is None:
         return as_names, None
     if set(as_names) <= set(names):
         return names, None
-    if isinstance(found[0], int):
-        # A 0 among the numbers is the first in any case.
-        first = min(table.first_class, max(found[0], 0))
-        if found[0] >= first and found[-1] - first < len(names):
+    if isinstance(classes[0], int):
+        # If 0 occurs, it is the first class.
+        first = min(table.first_class, max(classes[0], 0))
+        if classes[0] >= first and classes[-1] - first < len(names):
             return names, first
     raise LabelError(
-        f"the class ids of {table.path.name} go from {found[0]} to {found[-1]} and neither are nor "
-        f"count the {len(names)} label names"
+        f"the class ids of {table.path.name}, from {classes[0]} to {classes[-1]}, do not match "
+        f"the {len(names)} label names; pass one name per class"
     )
 
 
 def _column_splits(items: Mapping[str, Array]) -> dict[str, Ints]:
-    """Return the splits that columns ``split`` and ``split_NAME`` with train and test give."""
-    found: dict[str, Ints] = {}
+    """Return the splits of the columns ``split`` and ``split_NAME``."""
+    splits: dict[str, Ints] = {}
     for name, column in items.items():
         split, _, suffix = name.partition("_")
         parts = {value for value in column.tolist() if isinstance(value, str) and value}
         if split != "split" or not {"train", "test"} <= parts:
             continue
         for part in sorted(parts):
-            found[f"{part}_{suffix}" if suffix else part] = np.flatnonzero(column == part)
-    return found
+            splits[f"{part}_{suffix}" if suffix else part] = np.flatnonzero(column == part)
+    return splits

@@ -95,24 +95,24 @@ class CsvTable(LoadedTable):
 
     def take_labels(self, entry: Entry, start: int, stop: int) -> list[list[str]]:
         """Return a list of labels for each row."""
-        found = []
+        labels = []
         for line, cell in zip(self._lines[start:stop], self.take(entry, start, stop), strict=True):
             try:
-                found.append(split_labels(cell, self.options.label_separator))
+                labels.append(split_labels(cell, self.options.label_separator))
             except InvalidInputError as error:
                 raise _error(self.path, line, str(error)) from None
-        return found
+        return labels
 
     def take_ids(self, entry: Entry, start: int, stop: int) -> Array:
-        """Return ids, none of which is empty or on two lines."""
-        ids, seen = self.take(entry, 0, len(self._lines)).tolist(), dict[str, int]()
+        """Return ids; raise for empty and duplicate ones."""
+        ids, line_of = self.take(entry, 0, len(self._lines)).tolist(), dict[str, int]()
         for line, value in zip(self._lines, ids, strict=True):
             if not value:
                 raise _error(self.path, line, "the id is empty; give each item one")
-            if seen.setdefault(value, line) != line:
+            if line_of.setdefault(value, line) != line:
                 raise DuplicateIdError(
-                    f"{self.path.name}: the id {value!r} is on the lines {seen[value]} and {line}; "
-                    "ids must differ"
+                    f"{self.path.name}: the id {value!r} is on the lines {line_of[value]} and "
+                    f"{line}; ids must differ"
                 )
         return np.asarray(ids[start:stop], dtype=str)
 
@@ -242,10 +242,10 @@ def _table_lines(path: Path) -> Iterator[str]:
     for line in lines:
         if match := _COPIED.match(line):
             yield match[1].replace('"', "").replace(", ", "\t") + "\n"
-            for each in lines:
-                if each.rstrip() == "\\.":
+            for row in lines:
+                if row.rstrip() == "\\.":
                     return
-                yield each
+                yield row
             raise InvalidInputError(f"{path.name} ends within the table; it is cut off")
     raise InvalidInputError(f"{path.name} does not copy the table smart_search, or any *_search")
 
@@ -277,13 +277,13 @@ def _find_delimiter(path: Path) -> str:
 
 def _check_header(path: Path, line: int, fields: list[str]) -> list[str]:
     columns = [field.strip() for field in fields]
-    seen: set[str] = set()
+    names: set[str] = set()
     for position, column in enumerate(columns, start=1):
         if not column:
             raise _error(path, line, f"column {position} has no name")
-        if column in seen:
+        if column in names:
             raise _error(path, line, f"column {column!r} is there twice")
-        seen.add(column)
+        names.add(column)
     return columns
 
 

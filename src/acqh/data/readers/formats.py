@@ -1,4 +1,4 @@
-"""Which reader a file needs, by its ending or by its first bytes."""
+"""Select the reader of a file by its ending or its first bytes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -11,15 +11,16 @@ import numpy as np
 
 from acqh._core.arrays import check_positive_int
 from acqh._core.fields import FIELDS
+from acqh._core.keywords import suggest
 from acqh.data.multiview import MultiViewData
 from acqh.data.readers.arrays import NpyFolder, NpzFile, npy_files
+from acqh.data.readers.chunks import Chunks
 from acqh.data.readers.clip_retrieval import ClipRetrieval, is_clip_retrieval
-from acqh.data.readers.columns import Options, Table, data_files, look
+from acqh.data.readers.columns import Options, Table, data_files, resolve_columns
 from acqh.data.readers.csv import CsvTable, JsonTable, csv_records, json_records, list_in
 from acqh.data.readers.hdf5 import Hdf5File
 from acqh.data.readers.hugging_face import dataset_files
 from acqh.data.readers.matlab import MatTable
-from acqh.data.readers.pieces import Pieces
 from acqh.data.readers.rclip import RclipDatabase
 from acqh.data.readers.tables import ArrowTable, arrow_records, list_parts
 from acqh.data.readers.vectors import VectorFile, is_ground_truth
@@ -30,7 +31,7 @@ from acqh.errors import DatasetNotFoundError, InvalidInputError
 _COMMON = ("views", "labels", "ids", "label_names", "max_bytes")
 
 
-# A new kind is a Table, and a place here.
+# To add a format, write a Table and list it here.
 _TABLES: tuple[type[Table], ...] = (
     *(NpzFile, MatTable, ArrowTable, CsvTable, JsonTable, VectorFile),
     *(Hdf5File, TarTable, RclipDatabase),
@@ -42,8 +43,8 @@ _RECORDS = {
     **dict.fromkeys(TarTable.suffixes, tar_records),
 }
 
-# What is described, and how many numbers beside it are a vector at least.
-_DESCRIBED, _FEWEST = (*FIELDS["image"].names, *FIELDS["text"].names), 16
+# Columns that acqh encodes, and the minimum length of a vector in a table that has them.
+_ENCODED, _MIN_WIDTH = (*FIELDS["image"].names, *FIELDS["text"].names), 16
 
 _EXPECTED = {
     "views": "a mapping such as {'image': NAME}",
@@ -55,46 +56,45 @@ _EXPECTED = {
 
 
 def read(path: str | PathLike[str], **options: Any) -> MultiViewData:
-    """Read a whole file, or folder, of any known kind.
+    """Read a file or folder of any supported format.
 
     Parameters
     ----------
     path : path
-        ``.npz``, a folder of ``.npy`` files (memory-mapped) or of folders of them, a Zarr group in
-        a folder, ``.mat``, ``.parquet``, ``.arrow`` or a folder of them, ``.csv``; a file of one
-        matrix (``.npy``, ``.fvecs``, ``.bvecs``, ``.ivecs``, ``.fbin``, ``.u8bin``, ``.i8bin``,
-        ``.ibin``, or a Faiss index, ``.faiss`` or ``.index``). A file without a known ending is
-        told by its first bytes.
+        A file with named arrays or columns: ``.npz``, ``.mat``, ``.parquet``, ``.arrow``,
+        ``.csv``. A folder: ``.npy`` files (memory-mapped) or subfolders with them, Parquet or
+        Arrow files, or a Zarr group. A file with one matrix: ``.npy``, ``.fvecs``, ``.bvecs``,
+        ``.ivecs``, ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``, or a Faiss index (``.faiss``,
+        ``.index``). The first bytes identify a file with another ending.
     **options
-        Each has a usual value.
+        All optional.
 
-        - `views` (``{"image": NAME}``), `labels`, `ids`: the arrays, columns or variables to take.
-          The matrix of a file of one matrix is called ``vectors``. Of a ``.mat`` file in parts,
-          ``{"train": NAME, "test": NAME}`` stands for a name.
-        - `label_names`: the labels there are, in order; class numbers may count them.
-        - `max_bytes`: how much may be unpacked, if it is far more than the file has.
-        - `splits` (``{"train": NAME, "test": NAME}``) of ``.npz``, ``.npy``, Zarr and ``.mat``:
+        - `views` (``{"image": NAME}``), `labels`, `ids`: the arrays, columns or variables to read.
+          The matrix of a file with one matrix is called ``vectors``. For a ``.mat`` file in parts,
+          pass ``{"train": NAME, "test": NAME}`` instead of a name.
+        - `label_names`: all labels in order; class numbers index them.
+        - `max_bytes`: limit of the unpacked size.
+        - `splits` (``{"train": NAME, "test": NAME}``) for ``.npz``, ``.npy``, Zarr and ``.mat``:
           arrays of row numbers.
-        - `label_separator` of CSV: what stands between the labels of one item.
-        - `orientation` of ``.mat``: "rows" or "columns", where items are.
-        - `fill_missing` of Zarr: True takes a chunk that is not there as one that has the array's
-          fill value everywhere.
+        - `label_separator` for CSV: the separator between the labels of one item.
+        - `orientation` for ``.mat``: "rows" or "columns", the axis of the items.
+        - `fill_missing` for Zarr: True replaces missing chunks by the array's fill value.
 
     Returns
     -------
     MultiViewData
-        With the official split where the file gives one.
+        With the official split if the file has one.
 
     Raises
     ------
     DatasetNotFoundError
-        There is no such file.
+        The file does not exist.
     CorruptBundleError
-        The file is damaged. Nothing in a file is ever executed.
+        The file is damaged. acqh never executes content of files.
     InvalidInputError, ViewError, LabelError, DuplicateIdError
-        The file cannot be understood, or its contents do not fit together.
+        The format is unknown, or the contents are inconsistent.
     MissingExtraError
-        The kind of file needs a package that is not installed.
+        The format needs a package that is not installed.
 
     Examples
     --------
@@ -109,49 +109,49 @@ def read(path: str | PathLike[str], **options: Any) -> MultiViewData:
     form = _detect(place)
     chosen = _make_options(form, options)
     with form(place, chosen) as table:
-        return look(table, chosen).read_whole(table)
+        return resolve_columns(table, chosen).read_whole(table)
 
 
-def list_pieces(
+def list_chunks(
     path: str | PathLike[str] | Sequence[str | PathLike[str]],
     *,
     chunk_size: int = 65_536,
     **options: Any,
-) -> Pieces:
-    """Cut the rows of a file, or folder, into pieces that can be read apart.
+) -> Chunks:
+    """Divide the rows of a file or folder into chunks that can be read independently.
 
-    Pieces can be read in any order and, since they can be pickled, by other processes that see the
-    same files. `read_pieces` reads them one after the other.
+    Chunks can be read in any order. They are picklable, so other processes with the same files
+    can read them too. `read_chunks` reads them in order.
 
     Parameters
     ----------
     path : path, or sequence of paths
-        As in `read`; or Parquet or Arrow files, whose rows follow one another.
+        As in `read`; or a list of Parquet or Arrow files, which are concatenated.
     chunk_size : int, default 65,536
-        Rows of a piece; the last one may have fewer.
+        Rows per chunk; the last one may have fewer.
     **options
         As in `read`.
 
     Returns
     -------
-    Pieces
-        A sequence of `Piece`. Every piece has the same views and label columns, and none the
-        official split, which is of the whole. Items of a file without ids are numbered through.
+    Chunks
+        A sequence of `Chunk`. Every chunk has the same views and label columns, and no official
+        split. In a file without ids, the id of an item is its row number.
 
     Raises
     ------
     DatasetNotFoundError, CorruptBundleError, InvalidInputError, ViewError, LabelError
-        As `read` raises them; mistakes in rows are found when these are read. Ids are compared
-        within a piece, not across pieces.
+        The errors of `read`; errors in rows are raised when their chunk is read. Duplicate ids
+        are detected within a chunk, not across chunks.
     MissingExtraError
-        The kind of file needs a package that is not installed.
+        The format needs a package that is not installed.
 
     Notes
     -----
-    What has to be known before, labels that are in use and the number of rows, is read here. A
-    piece then reads its own rows from arrays, and the row groups or record batches it touches from
-    tables. Into a ``.mat`` or CSV file and an array that is compressed in a ``.npz`` file there is
-    no such way: a process that reads a piece reads these whole.
+    This function reads the labels in use and the number of rows. A chunk then reads only its
+    rows of arrays, and only the row groups or record batches that contain them. ``.mat`` and CSV
+    files and compressed arrays of ``.npz`` files have no random access: a process that reads a
+    chunk reads them as a whole.
 
     Examples
     --------
@@ -159,13 +159,13 @@ def list_pieces(
     >>> import numpy as np
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.savez(f"{folder}/pets.npz", image=np.eye(5), labels=[0, 1, 0, 2, 2])
-    ...     pieces = list_pieces(f"{folder}/pets.npz", chunk_size=2)
-    ...     len(pieces), pieces.n_items, pieces[1].read()
+    ...     chunks = list_chunks(f"{folder}/pets.npz", chunk_size=2)
+    ...     len(chunks), chunks.n_items, chunks[1].read()
     (3, 5, MultiViewData('pets': 2 items; image 5 float64; 3 labels))
     """
     check_positive_int(chunk_size, "chunk_size")
     if isinstance(path, Iterable) and not isinstance(path, str | PathLike):
-        files = [_find_table(each).absolute() for each in path]
+        files = [_find_table(file).absolute() for file in path]
         if not files:
             raise InvalidInputError("the list of files is empty; give at least one")
         place = Path(commonpath([file.parent for file in files]))
@@ -177,17 +177,18 @@ def list_pieces(
         chosen = _make_options(form, options)
         table = form(place, chosen)
     with table:
-        return Pieces(look(table, chosen), chunk_size)
+        return Chunks(resolve_columns(table, chosen), chunk_size)
 
 
 def read_records(path: str | PathLike[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    r"""Yield the rows of a table of items that are not features yet, with the place of each.
+    r"""Yield the rows of a table of items with images or texts, with the place of each row.
 
     Parameters
     ----------
     path : path
         CSV, TSV (all values are str), JSON lines, Parquet or Arrow, by its ending; a WebDataset
-        ``.tar``; or a folder of tar, Parquet or Arrow files. Images of the last two are bytes.
+        ``.tar``; or a folder of tar, Parquet or Arrow files. Tar, Parquet and Arrow files give
+        images as bytes.
 
     Yields
     ------
@@ -198,11 +199,11 @@ def read_records(path: str | PathLike[str]) -> Iterator[tuple[str, dict[str, Any
     Raises
     ------
     DatasetNotFoundError
-        There is no such file.
+        The file does not exist.
     CorruptBundleError
         A Parquet or Arrow file is damaged.
     InvalidInputError
-        The file is of another kind, or a line cannot be read; the line is named.
+        The format is not supported, or a line is invalid; the message names the line.
 
     Examples
     --------
@@ -216,21 +217,21 @@ def read_records(path: str | PathLike[str]) -> Iterator[tuple[str, dict[str, Any
     place = _find(path)
     ending = _record_ending(place)
     if ending is None:
-        with _detect(place)(place, Options()):  # which says what is wrong with other files
+        with _detect(place)(place, Options()):  # raises for unknown and damaged files
             raise InvalidInputError(
-                f"{place.name} has no items with images or texts; known endings are "
+                f"{place.name} has no items with images or texts; supported endings are "
                 f"{', '.join(_RECORDS)}"
             )
     return _RECORDS[ending](place)
 
 
 def has_records(path: str | PathLike[str]) -> bool:
-    """Whether `read_records` reads a file or folder."""
+    """Whether `read_records` supports a file or folder."""
     return _record_ending(Path(path)) is not None
 
 
 def _record_ending(place: Path) -> str | None:
-    """Return the ending of the files that have a path's records, or None."""
+    """Return the ending of the files with the records of a path, or None."""
     if not place.is_dir():
         ending = place.suffix.lower()
         return ending if ending in _RECORDS else None
@@ -245,14 +246,14 @@ def _record_ending(place: Path) -> str | None:
 
 
 def has_views(path: str | PathLike[str]) -> bool:
-    """Whether a file or folder brings vectors, and not only images and texts to be described."""
+    """Whether a file or folder contains vectors, not only images and texts to encode."""
     place = _find(path)
     try:
         form = _detect(place)
         if form in (CsvTable, JsonTable, ArrowTable) and has_records(place):
             _, first = next(read_records(place), ("", {}))
-            # Beside images and texts a few numbers are a box, or a colour.
-            least = _FEWEST if any(name.lower() in _DESCRIBED for name in first) else 1
+            # In a table of images and texts, a few numbers are a bounding box or a colour.
+            least = _MIN_WIDTH if any(name.lower() in _ENCODED for name in first) else 1
             lengths = [len(list_in(value) or []) for value in first.values()]
             return max(lengths, default=0) >= least or (least == 1 and _has_numbered(first))
         with form(place, Options()) as table:
@@ -267,17 +268,19 @@ def _has_numbered(names: Iterable[str]) -> bool:
 
 def _find(path: Any) -> Path:
     if not isinstance(path, str | PathLike):
-        raise InvalidInputError(f"give the path of a file, got {path!r}")
+        raise InvalidInputError(f"path must be a str or path, got {path!r}")
     place = Path(path)
     if not place.exists():
-        raise DatasetNotFoundError(f"there is no file or folder {place}")
+        raise DatasetNotFoundError(f"no such file or folder: {place}")
     return place
 
 
 def _find_table(path: Any) -> Path:
     place = _find(path)
     if place.is_dir() or _detect(place) is not ArrowTable:
-        raise InvalidInputError(f"{place} is not a Parquet or Arrow file; only these can be listed")
+        raise InvalidInputError(
+            f"{place} is not a Parquet or Arrow file; a list must contain only these"
+        )
     return place
 
 
@@ -296,12 +299,12 @@ def _detect(path: Path) -> type[Table]:
         return VectorFile
     if path.suffix.lower() == ".bin":
         raise InvalidInputError(
-            f"{path.name} has not the size of the ground truth of big-ann that its first numbers "
-            "promise; if it holds vectors, its name must end in .fbin, .u8bin or .i8bin"
+            f"{path.name} is not a valid big-ann ground-truth file: its size does not match its "
+            "header; if it holds vectors, rename it to end in .fbin, .u8bin or .i8bin"
         )
-    known = ", ".join(suffix for form in _TABLES for suffix in form.suffixes)
+    endings = ", ".join(suffix for form in _TABLES for suffix in form.suffixes)
     raise InvalidInputError(
-        f"{path.name} has an unknown file type; known endings are {known}, and folders of .npy, "
+        f"{path.name} has an unknown file type; supported are {endings}, and folders of .npy, "
         "Parquet or Arrow files"
     )
 
@@ -322,22 +325,25 @@ def _detect_folder(path: Path) -> type[Table]:
     )
 
 
-def _make_options(form: type[Table], given: Mapping[str, Any]) -> Options:
-    """Return the options of a caller; refuse those of other formats, and of the wrong type."""
-    known = [each.name for each in fields(Options) if each.name in (*_COMMON, *form.own_options)]
-    for name, value in given.items():
-        if name not in known:
+def _make_options(form: type[Table], requested: Mapping[str, Any]) -> Options:
+    """Return the caller's options; reject options of other formats and values of a wrong type."""
+    allowed = [
+        option.name for option in fields(Options) if option.name in (*_COMMON, *form.own_options)
+    ]
+    for name, value in requested.items():
+        if name not in allowed:
             raise InvalidInputError(
-                f"{form.title} files are read with the options {', '.join(known)}, not {name!r}"
+                f"unknown option {name!r} for {form.title} files{suggest(name, allowed)}; "
+                f"options are {', '.join(allowed)}"
             )
         if value is not None and not _is_valid(name, value, in_parts=form is MatTable):
             raise InvalidInputError(
                 f"{name} must be {_EXPECTED.get(name, 'a name')}, got {value!r}"
             )
-    options = Options(**given)
+    options = Options(**requested)
     if options.label_names is None:
         return options
-    return Options(**{**given, "label_names": tuple(str(name) for name in options.label_names)})
+    return Options(**{**requested, "label_names": tuple(str(name) for name in options.label_names)})
 
 
 def _is_valid(name: str, value: Any, *, in_parts: bool) -> bool:
@@ -345,7 +351,7 @@ def _is_valid(name: str, value: Any, *, in_parts: bool) -> bool:
         return _are_names(value) or (
             in_parts
             and isinstance(value, Mapping)
-            and all(isinstance(each, str) or _are_names(each) for each in value.values())
+            and all(isinstance(names, str) or _are_names(names) for names in value.values())
         )
     if name == "splits":
         return _are_names(value)
@@ -362,5 +368,5 @@ def _are_names(value: Any) -> bool:
     return (
         isinstance(value, Mapping)
         and bool(value)
-        and all(isinstance(each, str) for pair in value.items() for each in pair)
+        and all(isinstance(name, str) for pair in value.items() for name in pair)
     )

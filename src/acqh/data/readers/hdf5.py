@@ -15,14 +15,14 @@ from acqh.data.readers.columns import check_unpacked_size, guarded
 from acqh.errors import InvalidInputError
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
-# Of ann-benchmarks: items to find, and queries, which are others.
+# Names of items and queries in files of ann-benchmarks.
 _ITEMS, _QUERIES = "train", "test"
 
 
 class Hdf5File(ArrayTable):
-    """The arrays at the root of an HDF5 file; some rows are read at a time.
+    """The arrays at the root of an HDF5 file, read by ranges of rows.
 
-    Raises CorruptBundleError: it is damaged. Raises MissingExtraError: h5py is not installed.
+    Raises CorruptBundleError for a damaged file, MissingExtraError without h5py.
     """
 
     title, suffixes, magics = "HDF5", (".hdf5", ".h5"), (HDF5_MAGIC,)
@@ -46,7 +46,7 @@ class Hdf5File(ArrayTable):
         return Header(tuple(node.shape), np.dtype("U1") if is_text else node.dtype)
 
     def values(self, name: str, start: int, stop: int) -> Array:
-        """Return some rows of an array."""
+        """Return rows of an array."""
         node, header = self._nodes[name], self.headers[name]
         n_rows = max(min(stop, node.shape[0]) - start, 0)
         declared = n_rows * (node.nbytes // max(node.shape[0], 1))
@@ -58,29 +58,29 @@ class Hdf5File(ArrayTable):
 
 
 def reading(path: Path) -> AbstractContextManager[None]:
-    """Run h5py in a block; whatever it fails with means that the file is damaged."""
-    return guarded(path.name, what="is not an HDF5 file, or is damaged")
+    """Run h5py in a block and raise its errors as CorruptBundleError."""
+    return guarded(path.name, problem="is not an HDF5 file, or is damaged")
 
 
 def list_nodes(group: Any, path: Path, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the arrays and groups in a group; raise InvalidInputError where one is elsewhere."""
+    """Yield the arrays and groups of a group; raise InvalidInputError for links."""
     h5py = require("h5py")
     for key in group:
         if not isinstance(group.get(key, getlink=True), h5py.HardLink):
             raise InvalidInputError(
-                f"variable {prefix + key!r} of {path.name} is a link to elsewhere; links are not "
-                "followed"
+                f"variable {prefix + key!r} of {path.name} is a link, which acqh does not follow; "
+                "store the array in the file"
             )
         node = group[key]
         if isinstance(node, h5py.Dataset):
-            refuse_foreign(prefix + key, node, path)
+            reject_external(prefix + key, node, path)
         yield key, node
 
 
-def refuse_foreign(name: str, node: Any, path: Path) -> None:
-    """Refuse an array whose values are in other files."""
+def reject_external(name: str, node: Any, path: Path) -> None:
+    """Raise InvalidInputError for an array with values in other files."""
     if node.external or node.is_virtual:
         raise InvalidInputError(
-            f"variable {name!r} of {path.name} keeps its values in other files, which are not "
-            "opened"
+            f"variable {name!r} of {path.name} has its values in other files, which acqh does not "
+            "open; store the array in the file"
         )

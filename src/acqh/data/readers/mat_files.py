@@ -20,7 +20,7 @@ from acqh._core.arrays import Array, Matrix
 from acqh._core.imports import require
 from acqh.data.readers.arrays import DEFLATE_RATIO, make_csc
 from acqh.data.readers.columns import check_unpacked_size
-from acqh.data.readers.hdf5 import HDF5_MAGIC, list_nodes, reading, refuse_foreign
+from acqh.data.readers.hdf5 import HDF5_MAGIC, list_nodes, reading, reject_external
 from acqh.errors import CorruptBundleError
 
 _HEAD_BYTES = 128
@@ -307,13 +307,13 @@ def _dense_values(view: memoryview, head: _Head, order: str) -> Array:
 
 
 def _sparse_values(view: memoryview, head: _Head, order: str, where: str) -> Matrix:
-    pieces = []
+    elements = []
     at = head.body
     for _ in range(3):
         kind, content, at = _element(view, at, order)
-        pieces.append(_numbers(kind, content, order))
-    indices, pointers, values = pieces
-    # Matlab may leave room behind the last entry.
+        elements.append(_numbers(kind, content, order))
+    indices, pointers, values = elements
+    # Matlab may allocate unused space after the last entry.
     n_used = int(pointers[-1]) if len(pointers) and pointers.dtype.kind in "iu" else 0
     indices, values = indices[: max(n_used, 0)], values[: max(n_used, 0)]
     dtype: Any = np.bool_ if head.flags & _LOGICAL_FLAG else np.float64
@@ -383,12 +383,12 @@ class Mat73File(MatFile):
         return int(node.nbytes)
 
     def _add_sparse(self, name: str, node: Any) -> int:
-        pieces = [node[piece] for piece in ("data", "ir", "jc") if piece in node]
-        for piece in pieces:
-            refuse_foreign(name, piece, self._path)
+        nodes = [node[part] for part in ("data", "ir", "jc") if part in node]
+        for part in nodes:
+            reject_external(name, part, self._path)
         n_rows, n_columns = int(node.attrs["MATLAB_sparse"]), node["jc"].shape[0] - 1
         self.variables[name] = Variable((n_rows, n_columns), "sparse")
-        return sum(int(piece.nbytes) for piece in pieces)
+        return sum(int(part.nbytes) for part in nodes)
 
     def load(self, name: str) -> Matrix:
         """Return a whole array."""

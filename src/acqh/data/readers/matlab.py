@@ -1,4 +1,4 @@
-"""Matlab files with the variables the field uses, read whole: names, parts, and the items' axis."""
+"""Matlab files of published data sets: roles of variables, parts, and the axis of the items."""
 
 import hashlib
 import itertools
@@ -16,7 +16,7 @@ from acqh.data.readers.mat_files import Mat5File, Mat73File, Variable, is_hdf5
 from acqh.errors import InvalidInputError, ViewError
 
 _LABELS, _WHOLE = "labels", "all"
-# Names in use in the field, in lower case and without underscores.
+# Common names in published files, in lower case and without underscores.
 _ROLES = {
     "image": ("i", "x", "f", "v", "img", "imgs", "image", "images", "visual"),
     "text": ("t", "y", "txt", "txts", "text", "texts", "tag", "tags"),
@@ -36,7 +36,7 @@ _Block = dict[str, Matrix]  # role -> matrix, items in rows
 
 
 class MatTable(LoadedTable):
-    """The matrices of a Matlab file, by what they are; parts are put under one another."""
+    """The matrices of a Matlab file by role; parts are concatenated."""
 
     title, suffixes, magics = "Matlab", (".mat",), (b"MATLAB 5.0", b"MATLAB 7.3")
     own_options = ("splits", "orientation")
@@ -56,18 +56,18 @@ class MatTable(LoadedTable):
             }
             numbers = {part: _whole_numbers(file.load(name), name) for part, name in rows.items()}
         if _WHOLE in blocks:
-            whole, splits = blocks[_WHOLE], _index_splits(numbers)
+            matrices, splits = blocks[_WHOLE], _index_splits(numbers)
         else:
-            whole, splits = _join_parts(blocks, path.name)
-        for role, matrix in whole.items():
+            matrices, splits = _join_parts(blocks, path.name)
+        for role, matrix in matrices.items():
             is_classes = role == _LABELS and matrix.shape[1] == 1
             self.add(role, _whole_numbers(matrix, role) if is_classes else matrix)
-        for part, taken in splits.items():
-            self.add(part + SPLIT_SUFFIX, taken)
+        for part, row_numbers in splits.items():
+            self.add(part + SPLIT_SUFFIX, row_numbers)
         self.options = replace(
             options,
-            views={role: role for role in whole if role != _LABELS},
-            labels=_LABELS if _LABELS in whole else None,
+            views={role: role for role in matrices if role != _LABELS},
+            labels=_LABELS if _LABELS in matrices else None,
             splits={part: part + SPLIT_SUFFIX for part in splits},
         )
 
@@ -75,14 +75,14 @@ class MatTable(LoadedTable):
 def _make_plan(
     variables: _Variables, file: str, options: Options
 ) -> tuple[dict[str, _Roles], dict[str, str]]:
-    """Find out which variable is which: part -> role -> variable, and rows of parts of a whole.
+    """Assign variables to roles: part -> role -> variable, and part -> variable of row numbers.
 
-    Raises InvalidInputError: a name is not there, two variables fit, or a part is incomplete.
+    Raises InvalidInputError for a missing or ambiguous variable or an incomplete part.
     """
     if options.views is None and options.labels is None:
         parts, rows = _usual_plan(variables, file)
     else:
-        parts, rows = _given_plan(variables, file, options)
+        parts, rows = _requested_plan(variables, file, options)
     if not parts:
         raise InvalidInputError(
             f"{file} has no variables of a known layout, such as I_tr, T_tr, L_tr, I_te, T_te, "
@@ -90,38 +90,37 @@ def _make_plan(
         )
     if _WHOLE in parts and len(parts) > 1:
         raise InvalidInputError(
-            f"{file} has both whole matrices and parts, so it cannot be told which to read; "
-            f"{_hint(variables)}"
+            f"{file} is ambiguous: it has both whole matrices and parts; {_hint(variables)}"
         )
     roles = list(dict.fromkeys(role for part in parts.values() for role in part))
     if not set(roles) - {_LABELS}:
-        raise InvalidInputError(f"{file}: no view is named; {_hint(variables)}")
+        raise InvalidInputError(f"{file}: no view is selected; {_hint(variables)}")
     for part, role in itertools.product(parts, roles):
         if role not in parts[part]:
             raise InvalidInputError(
-                f"{file} has no {role} for the part {part!r}, although another part has; "
+                f"{file} has {role} for another part but not for the part {part!r}; "
                 f"{_hint(variables)}"
             )
     return parts, rows if _WHOLE in parts else {}
 
 
-def _given_plan(
+def _requested_plan(
     variables: _Variables, file: str, options: Options
 ) -> tuple[dict[str, _Roles], dict[str, str]]:
     parts: dict[str, _Roles] = {}
-    given = dict(options.views or {})
+    requested = dict(options.views or {})
     if options.labels is not None:
-        given[_LABELS] = options.labels
-    for role, value in given.items():
+        requested[_LABELS] = options.labels
+    for role, value in requested.items():
         for part, name in ({_WHOLE: value} if isinstance(value, str) else dict(value)).items():
             if part not in _PARTS:
-                raise InvalidInputError(f"parts are called {', '.join(_PARTS)}, got {part!r}")
+                raise InvalidInputError(f"unknown part {part!r}; parts are {', '.join(_PARTS)}")
             parts.setdefault(part, {})[role] = name
     rows = dict(options.splits or {})
     for name in (*(name for roles in parts.values() for name in roles.values()), *rows.values()):
         if name not in variables or not variables[name].is_matrix:
-            what = "is not a matrix of numbers" if name in variables else "is not there"
-            raise InvalidInputError(f"{file}: variable {name!r} {what}; {_hint(variables)}")
+            problem = "is not a matrix of numbers" if name in variables else "does not exist"
+            raise InvalidInputError(f"{file}: variable {name!r} {problem}; {_hint(variables)}")
     return parts, rows
 
 
@@ -137,20 +136,20 @@ def _usual_plan(variables: _Variables, file: str) -> tuple[dict[str, _Roles], di
             unreadable.append((*meaning, name))
         elif meaning is not None or (index is not None and variable.is_matrix):
             part, key = meaning or ("", index or "")
-            known = parts.setdefault(part, {}) if part else rows
-            if key in known:
+            names = parts.setdefault(part, {}) if part else rows
+            if key in names:
                 raise InvalidInputError(
-                    f"{file}: both {known[key]!r} and {name!r} could be the {key}; "
+                    f"{file}: both {names[key]!r} and {name!r} could be the {key}; "
                     f"{_hint(variables)}"
                 )
-            known[key] = name
+            names[key] = name
     for part, role, name in unreadable:
         if part in parts and role not in parts[part]:
             raise InvalidInputError(
                 f"{file}: {name!r} seems to be the {role} but is not a matrix of real numbers; "
                 f"{_hint(variables)}"
             )
-    # A letter alone, such as L, is a remnant where it has no views beside it.
+    # Labels such as L without views of the same part are leftovers.
     parts = {part: roles for part, roles in parts.items() if set(roles) - {_LABELS}}
     texts = [roles.get("text", "") for roles in parts.values()]
     if not any(_LABELS in roles for roles in parts.values()):
@@ -164,7 +163,7 @@ def _usual_plan(variables: _Variables, file: str) -> tuple[dict[str, _Roles], di
 
 
 def _meaning(name: str) -> tuple[str, str] | None:
-    """Return part and role of a variable with a usual name, whichever comes first in it."""
+    """Return part and role of a variable with a common name, in either order, or None."""
     word = _plain(name)
     for part, affixes in _PARTS.items():
         for affix in affixes:
@@ -195,45 +194,45 @@ def _hint(variables: _Variables) -> str:
         for name, variable in variables.items()
     )
     return (
-        f"the variables are: {shown or 'none'}; name them with views={{'image': NAME, 'text': "
-        "NAME} and labels=NAME, or for parts with {'train': NAME, 'test': NAME} instead of NAME"
+        f"the variables are: {shown or 'none'}; select them with views={{'image': NAME, 'text': "
+        "NAME} and labels=NAME; for parts, pass {'train': NAME, 'test': NAME} instead of NAME"
     )
 
 
 def _find_axes(
     plan: Mapping[str, _Roles], variables: _Variables, file: str, orientation: str | None
 ) -> tuple[int, int]:
-    """Tell which axis of the views, and which of the labels, is the items'.
+    """Return the item axis of the views and that of the labels.
 
-    Views have one item axis in common, labels may have the other. An axis is possible where all
-    matrices of a part have the same size along it, and each role has the same size along the
-    other one in all parts. Raises ViewError: no axis fits. Raises InvalidInputError: both do, and
-    `orientation` does not say where the items of the views are.
+    All views share one item axis; labels may have the other. An axis is possible if all matrices
+    of a part have the same size along it, and each role has the same size along the other axis in
+    all parts. Raises ViewError if no axis is possible. Raises InvalidInputError if both are
+    possible and `orientation` is None.
     """
     if orientation not in (None, "rows", "columns"):
         raise InvalidInputError(f"orientation must be 'rows' or 'columns', got {orientation!r}")
-    wanted = (0, 1) if orientation is None else (("rows", "columns").index(orientation),)
+    axes_allowed = (0, 1) if orientation is None else (("rows", "columns").index(orientation),)
     has_labels = any(_LABELS in roles for roles in plan.values())
     possible = [
         axes
-        for axes in itertools.product(wanted, (0, 1))
+        for axes in itertools.product(axes_allowed, (0, 1))
         if (has_labels or axes[0] == axes[1]) and _fits(plan, variables, axes)
     ]
     if orientation is not None:
-        # Labels that fit either way lie as the views do.
+        # If both axes are possible for the labels, use that of the views.
         possible = sorted(possible, key=lambda axes: axes[0] != axes[1])[:1]
     if len(possible) == 1:
         return possible[0]
-    found = ", ".join(
+    shapes = ", ".join(
         f"{name} {' x '.join(map(str, variables[name].shape))}"
         for roles in plan.values()
         for name in roles.values()
     )
     if not possible:
-        raise ViewError(f"{file}: the variables do not pair by item, whichever way: {found}")
+        raise ViewError(f"{file}: the variables have no common number of items: {shapes}")
     raise InvalidInputError(
-        f"{file}: items could be the rows or the columns of {found}; say which with "
-        "orientation='rows' or orientation='columns'"
+        f"{file}: items could be the rows or the columns of {shapes}; pass orientation='rows' or "
+        "orientation='columns'"
     )
 
 
@@ -258,18 +257,18 @@ def _items_first(matrix: Matrix, axis: int) -> Matrix:
 def _whole_numbers(values: Matrix, name: str) -> Array:
     numbers = np.asarray(values.toarray() if is_sparse(values) else values).ravel()
     if not np.all(np.isfinite(numbers)) or np.any(numbers != np.round(numbers)):
-        raise InvalidInputError(f"the numbers in {name!r} must be whole, but some are not")
+        raise InvalidInputError(f"variable {name!r} must contain whole numbers only")
     return numbers.astype(np.int64)
 
 
 def _index_splits(rows: Mapping[str, Array]) -> dict[str, Ints]:
-    """Turn the row numbers of parts, counted from 1 unless one is 0, into a split."""
+    """Convert the row numbers of parts, counted from 1 unless a 0 occurs, to a split."""
     first = 0 if any((numbers == 0).any() for numbers in rows.values()) else 1
     return _disjoint({part: numbers - first for part, numbers in rows.items()})
 
 
 def _disjoint(rows: dict[str, Any]) -> dict[str, Ints]:
-    """Name the parts train, test and, where it has further rows, database."""
+    """Make the database part disjoint from the training part, or rename it to train."""
     if "database" in rows:
         if "train" not in rows:
             rows["train"] = rows.pop("database")
@@ -281,7 +280,7 @@ def _disjoint(rows: dict[str, Any]) -> dict[str, Ints]:
 
 
 def _join_parts(blocks: dict[str, _Block], file: str) -> tuple[_Block, dict[str, Ints]]:
-    """Put the parts under one another and say which rows came from which."""
+    """Concatenate the parts; return them with the row numbers of each."""
     rows: dict[str, Any] = {}
     if "train" in blocks and "database" in blocks:
         inside = _find_rows(blocks["train"], blocks["database"], file)
@@ -294,26 +293,26 @@ def _join_parts(blocks: dict[str, _Block], file: str) -> tuple[_Block, dict[str,
         n_items = next(iter(blocks[part].values())).shape[0]
         rows[part] = np.arange(start, start + n_items)
         start += n_items
-    whole = {role: stack([blocks[part][role] for part in order]) for role in blocks[order[0]]}
-    return whole, _disjoint(rows) if len(rows) > 1 else {}
+    joined = {role: stack([blocks[part][role] for part in order]) for role in blocks[order[0]]}
+    return joined, _disjoint(rows) if len(rows) > 1 else {}
 
 
-def _find_rows(part: _Block, whole: _Block, file: str) -> Ints | None:
-    """Return the rows of `whole` that are those of `part`; None where it has none of them.
+def _find_rows(part: _Block, database: _Block, file: str) -> Ints | None:
+    """Return the rows of `database` that equal those of `part`, or None if there are none.
 
-    The field's files often repeat the training items inside the database.
+    Published files often repeat the training items in the database.
     """
     places: dict[bytes, list[int]] = {}
-    for row, digest in reversed(list(enumerate(_row_digests(whole)))):
+    for row, digest in reversed(list(enumerate(_row_digests(database)))):
         places.setdefault(digest, []).append(row)
-    found = [places[d].pop() if places.get(d) else None for d in _row_digests(part)]
-    rows_found = [row for row in found if row is not None]
+    matches = [places[d].pop() if places.get(d) else None for d in _row_digests(part)]
+    rows_found = [row for row in matches if row is not None]
     if not rows_found:
         return None
-    if len(rows_found) < len(found):
+    if len(rows_found) < len(matches):
         raise InvalidInputError(
-            f"{file}: {len(rows_found)} of the {len(found)} training items are also in the "
-            "database, the others are not; name the variables to read with views= and labels="
+            f"{file}: only {len(rows_found)} of the {len(matches)} training items are also in the "
+            "database; select the variables to read with views= and labels="
         )
     return np.asarray(rows_found, dtype=np.int64)
 

@@ -74,7 +74,7 @@ class RclipDatabase(Table):
         self._database.set_progress_handler(lambda: next(ticks, None) is None, _STEPS)
 
     def _guarded(self) -> AbstractContextManager[None]:
-        return guarded(self.path.name, sqlite3.Error, UnicodeError, what="cannot be read")
+        return guarded(self.path.name, sqlite3.Error, UnicodeError, problem="cannot be read")
 
     def _ask(self, question: str, *values: int) -> list[tuple[Any, ...]]:
         return self._database.execute(question, values).fetchall()

@@ -101,7 +101,7 @@ class ArrowTable(Table):
             field.name, (self.n_rows,), _numpy_kind(field.type) if _is_number(field.type) else kind
         )
 
-    def settle(self, entry: Entry) -> Entry:
+    def resolve_width(self, entry: Entry) -> Entry:
         """Return a view with as many numbers as the first row that has it."""
         if entry.shape[1] >= 0:
             return entry
@@ -159,9 +159,9 @@ class ArrowTable(Table):
         """Return any column: numbers without nulls as they are, everything else as objects."""
         return self.take_all([("items", entry)], start, stop)[0]
 
-    def take_all(self, wanted: Sequence[tuple[Role, Entry]], start: int, stop: int) -> list[Any]:
+    def take_all(self, columns: Sequence[tuple[Role, Entry]], start: int, stop: int) -> list[Any]:
         """Return rows of several columns, read in one pass; matrices are filled batch by batch."""
-        stored = [(role, entry, list[Any]()) for role, entry in wanted if entry.form != _SPLIT]
+        stored = [(role, entry, list[Any]()) for role, entry in columns if entry.form != _SPLIT]
         names = tuple(dict.fromkeys(entry.name for _, entry, _ in stored))
         at = start
         for batch in self.batches(names, start, stop) if names else ():
@@ -178,10 +178,10 @@ class ArrowTable(Table):
                 values[0][rows][... if present.all() else present] = numbers
                 values[1][rows] = present
             at += batch.num_rows
-        taken = (self._join(*each) for each in stored)
+        joined = (self._join(*column) for column in stored)
         return [
-            self._splits(start, stop) if entry.form == _SPLIT else next(taken)
-            for _, entry in wanted
+            self._splits(start, stop) if entry.form == _SPLIT else next(joined)
+            for _, entry in columns
         ]
 
     def _join(self, role: Role, entry: Entry, values: list[Any]) -> Any:
@@ -355,8 +355,8 @@ class _ParquetFile:
     def batches(
         self, names: Sequence[str], size: int, skip: int, max_bytes: int | None
     ) -> Iterator[Any]:
-        """Yield rows after the first `skip`; row groups before are not read."""
-        groups, texts, wanted = list[int](), set[str](), {*names}
+        """Yield rows after the first `skip`; does not read earlier row groups."""
+        groups, texts, requested = list[int](), set[str](), {*names}
         for number in range(self._metadata.num_row_groups):
             group = self._metadata.row_group(number)
             if not groups and skip >= group.num_rows:
@@ -366,8 +366,8 @@ class _ParquetFile:
             declared: Counter[str] = Counter()
             for leaf in map(group.column, range(group.num_columns)):
                 path = leaf.path_in_schema
-                name = path if path in wanted else path.partition(".")[0]
-                if name in wanted:
+                name = path if path in requested else path.partition(".")[0]
+                if name in requested:
                     declared[name] += _leaf_bytes(leaf)
                     texts |= {path} if _may_repeat(leaf) else set()
             most = max(declared.values(), default=0)
@@ -394,7 +394,7 @@ class _ArrowFile:
         self.schema = self._open().schema
 
     def _open(self, **options: Any) -> Any:
-        """Open the file anew: each reader of a stream has a place of its own."""
+        """Open the file again: each reader of a stream has its own position."""
         arrow = require("pyarrow")
         opening = arrow.ipc.open_stream if self._is_stream else arrow.ipc.open_file
         source = arrow.memory_map(str(self._path))
@@ -402,7 +402,7 @@ class _ArrowFile:
 
     @cached_property
     def n_rows(self) -> int:
-        """Number of rows, by what stands before the values."""
+        """Number of rows, from the metadata."""
         with _named(self._path):
             if self._is_stream:
                 return sum(batch.num_rows for batch in self._open(included_fields=[0]))
@@ -411,7 +411,7 @@ class _ArrowFile:
             return int(file_format.make_fragment(str(self._path), system).count_rows())
 
     def batches(self, names: Sequence[str], size: int, skip: int, _: int | None) -> Iterator[Any]:
-        """Yield rows after the first `skip`; of other columns nothing is unpacked."""
+        """Yield rows after the first `skip`; does not unpack other columns."""
         reader = self._open(included_fields=[self.schema.names.index(name) for name in names])
         is_file = not self._is_stream
         for batch in map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader:
@@ -422,10 +422,10 @@ class _ArrowFile:
 
 
 class _WithoutValues(io.RawIOBase):
-    """Stands for a file of this many bytes, none of which can be read."""
+    """A file object of this size that raises `Reached` on read."""
 
     class Reached(Exception):  # noqa: N818
-        """The reader has come as far as the first values."""
+        """The reader has reached the first values."""
 
     def __init__(self, n_bytes: int) -> None:
         self._n_bytes = n_bytes
@@ -449,9 +449,10 @@ class _WithoutValues(io.RawIOBase):
 
 
 def _check_metadata(metadata: Any, path: Path) -> None:
-    """Have Arrow go through the metadata of all columns, which raises OSError if one is damaged.
+    """Let Arrow validate the metadata of all columns; it raises OSError for damaged metadata.
 
-    To ask for one that is damaged would end the process. The reader looks at all before it reads.
+    Accessing a damaged entry would crash the process. The reader checks all entries before it
+    reads values.
     """
     file = require("pyarrow.parquet").ParquetFile(
         _WithoutValues(path.stat().st_size), metadata=metadata, pre_buffer=True
@@ -464,16 +465,16 @@ def _check_metadata(metadata: Any, path: Path) -> None:
 
 
 def _leaf_bytes(leaf: Any) -> int:
-    """Return what the values of a column of a row group take at least, by its metadata.
+    """Return a lower bound of the unpacked size of a column of a row group, from its metadata.
 
-    A few bytes can stand for any number of equal values, so values count, not pages.
+    A few bytes can encode any number of equal values, so the bound counts values, not pages.
     """
     values = leaf.num_values * _WIDTHS.get(leaf.physical_type, 0)
     return max(int(leaf.total_uncompressed_size), int(values))
 
 
 def _may_repeat(leaf: Any) -> bool:
-    """Whether each row may repeat a long text of the dictionary: its size says little then."""
+    """Whether rows may repeat a long text of the dictionary, so that sizes underestimate."""
     return (
         leaf.physical_type == "BYTE_ARRAY"
         and any("DICTIONARY" in encoding for encoding in leaf.encodings)
@@ -482,7 +483,7 @@ def _may_repeat(leaf: Any) -> bool:
 
 
 def _unpacked_bytes(array: Any) -> int:
-    """Return what an Arrow array takes with every text of a dictionary written out."""
+    """Return the size of an Arrow array with its dictionary expanded."""
     types, kind = require("pyarrow").types, array.type
     if types.is_dictionary(kind):
         used = array.indices.drop_null().to_numpy(zero_copy_only=False)
@@ -514,7 +515,7 @@ def _is_number(kind: Any) -> bool:
 
 
 def _is_image(kind: Any) -> bool:
-    """Whether a type is that of Hugging Face's images."""
+    """Whether a type is the image type of Hugging Face."""
     types = require("pyarrow").types
     return bool(types.is_struct(kind)) and {field.name for field in kind} == {"bytes", "path"}
 

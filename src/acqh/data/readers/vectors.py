@@ -9,7 +9,7 @@ import numpy as np
 
 from acqh._core.arrays import Array
 from acqh._core.imports import require
-from acqh.data.readers.arrays import map_rows, read_file_header, refuse_objects
+from acqh.data.readers.arrays import map_rows, read_file_header, reject_objects
 from acqh.data.readers.columns import Entry, Table
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 
@@ -42,8 +42,8 @@ class VectorFile(Table):
             opened = {"vectors": _open_bin(path, _BIN[suffix])}
         else:
             opened = {"vectors": _open_faiss(path)}
-        self.entries = {name: Entry(name, *each[:2]) for name, each in opened.items()}
-        self._rows = {name: each[2] for name, each in opened.items()}
+        self.entries = {name: Entry(name, *matrix[:2]) for name, matrix in opened.items()}
+        self._rows = {name: matrix[2] for name, matrix in opened.items()}
 
     def take(self, entry: Entry, start: int, stop: int) -> Array:
         """Return some rows."""
@@ -52,7 +52,7 @@ class VectorFile(Table):
 
 def _open_npy(path: Path) -> _Opened:
     header = read_file_header(path)
-    refuse_objects(header, path.name)
+    reject_objects(header, path.name)
     if len(header.shape) != 2:
         raise ViewError(
             f"{path.name} has {len(header.shape)} dimensions; give a matrix of shape "

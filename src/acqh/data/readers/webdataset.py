@@ -1,6 +1,6 @@
-"""WebDataset: samples in tar files, as img2dataset writes them too.
+"""WebDataset: samples in tar files, also those of img2dataset.
 
-Members that follow one another and share the name up to the first dot are one sample.
+Consecutive members that share the name up to the first dot are one sample.
 """
 
 import tarfile
@@ -13,51 +13,51 @@ import numpy as np
 
 from acqh._core.arrays import Array, Bools
 from acqh._core.files import parse_json
-from acqh.data.readers.arrays import map_rows, read_header, refuse_objects
+from acqh.data.readers.arrays import map_rows, read_header, reject_objects
 from acqh.data.readers.columns import Entry, Table, chain_files, data_files, guarded, parts_of
 from acqh.data.readers.tables import arrow_records
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 
 _IMAGES = ("jpg", "jpeg", "png", "webp")
 _TEXT, _CLASS, _JSON, _VECTOR = "txt", "cls", "json", "npy"
-# No image, text or vector is larger.
+# Maximum size of an image, text or vector.
 _MAX_MEMBER_BYTES = 2**28
 _BLOCK_BYTES = tarfile.BLOCKSIZE
-# What tarfile raises for damaged headers; of chained ones, a RecursionError.
+# Errors of tarfile for damaged headers; chained headers raise RecursionError.
 _BROKEN = (tarfile.TarError, EOFError, ValueError, ArithmeticError, LookupError, RecursionError)
 
-# The key of a sample and, by what stands behind the first dot, its members.
+# The key of a sample, and its members by the name after the first dot.
 _Sample = tuple[str, dict[str, tarfile.TarInfo]]
 
 
 def tar_files(path: Path) -> list[Path]:
-    """Return a tar file, or those of a folder."""
+    """Return a tar file, or the tar files of a folder."""
     return data_files(path.iterdir(), TarTable.suffixes) if path.is_dir() else [path]
 
 
 class TarTable(Table):
-    """Vectors in ``.npy`` members, one for each sample, with their texts, classes and keys.
+    """Vectors in ``.npy`` members, one per sample, with their texts, classes and keys.
 
-    Raises CorruptBundleError: a file is damaged.
+    Raises CorruptBundleError for a damaged file.
     """
 
     is_paired = True
     title, suffixes, noun = "WebDataset", (".tar",), "member"
-    no_views = "no .npy members, so no view; images and texts are described by acqh build"
+    no_views = "no .npy members, so no view; use acqh build to encode images and texts"
 
     def _open(self) -> None:
         listed = self.parts.get("", ())
         files = [file.path for file in listed] or tar_files(self.path)
         self._samples = {file: list(_samples(file)) for file in files}
         if not listed:
-            listed = chain_files((file, len(each)) for file, each in self._samples.items())
+            listed = chain_files((file, len(samples)) for file, samples in self._samples.items())
             self.parts = {"": listed}
         n_rows = listed[-1].first_row + listed[-1].n_rows if listed else 0
         members = {
             kind: (file, member)
             for file, samples in self._samples.items()
-            for _, found in samples
-            for kind, member in found.items()
+            for _, parts in samples
+            for kind, member in parts.items()
         }
         self.entries = {"id": Entry("id", (n_rows,), "U", "id")}
         for kind, form in ((_TEXT, "text"), (_CLASS, "labels")):
@@ -79,44 +79,44 @@ class TarTable(Table):
         """Return keys, texts or classes."""
         if entry.form == "id":
             return np.array([key for _, (key, _) in self._rows(start, stop)])
-        texts = [_text(file, found, entry.form) for file, (_, found) in self._rows(start, stop)]
+        texts = [_text(file, members, entry.form) for file, (_, members) in self._rows(start, stop)]
         return np.fromiter(texts, object, len(texts))
 
     def take_labels(self, entry: Entry, start: int, stop: int) -> list[list[str]]:
         """Return the class of each sample."""
-        return [[each.strip()] if each else [] for each in self.take(entry, start, stop)]
+        return [[label.strip()] if label else [] for label in self.take(entry, start, stop)]
 
     def take_view(self, entry: Entry, start: int, stop: int) -> tuple[Array, Bools]:
-        """Return the vectors of some samples, and which of them have one."""
+        """Return the vectors of samples, and a mask of the samples that have one."""
         matrix = np.zeros((stop - start, entry.shape[1]), np.float32)
         present = np.zeros(stop - start, bool)
-        for number, (file, (key, found)) in enumerate(self._rows(start, stop)):
-            if entry.form in found:
-                row = _vector(file, found[entry.form])
+        for number, (file, (key, members)) in enumerate(self._rows(start, stop)):
+            if entry.form in members:
+                row = _vector(file, members[entry.form])
                 if row.size != entry.shape[1]:
                     raise ViewError(
-                        f"{key}.{entry.form} of {file.name} has {row.size} numbers, others have "
-                        f"{entry.shape[1]}; every vector of a view needs as many"
+                        f"{key}.{entry.form} of {file.name} has {row.size} numbers, expected "
+                        f"{entry.shape[1]}; all vectors of a view must have the same length"
                     )
                 matrix[number], present[number] = row.reshape(-1), True
         return matrix, present
 
 
 def tar_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield samples with the place of each: image, text, labels, and what is said of them."""
+    """Yield samples with the place of each: image, text, labels and metadata."""
     files = tar_files(path)
     for file in files:
-        beside = file.with_suffix(".parquet")
+        sidecar = file.with_suffix(".parquet")
         facts: dict[str, Any] = {}
-        if beside.is_file():  # img2dataset's, also of rows that failed and are not in the tar file
-            facts = {str(row.get("key")): row for _, row in arrow_records(beside)}
-        for key, found in _samples(file):
+        if sidecar.is_file():  # of img2dataset; also lists rows that failed
+            facts = {str(row.get("key")): row for _, row in arrow_records(sidecar)}
+        for key, members in _samples(file):
             place = f"{file.name}, {key}"
-            record = {**facts.get(key, {}), **_said(file, found, place)}
+            record = {**facts.get(key, {}), **_metadata(file, members, place)}
             fields = {name: value for name, value in record.items() if _is_plain(value)}
             caption = fields.pop("caption", None)
-            image = next((found[kind] for kind in _IMAGES if kind in found), None)
-            text, label = _text(file, found, _TEXT), _text(file, found, _CLASS)
+            image = next((members[kind] for kind in _IMAGES if kind in members), None)
+            text, label = _text(file, members, _TEXT), _text(file, members, _CLASS)
             yield (
                 place,
                 {
@@ -133,18 +133,18 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
 
 
-def _said(file: Path, found: dict[str, tarfile.TarInfo], place: str) -> dict[str, Any]:
-    if _JSON not in found:
+def _metadata(file: Path, members: dict[str, tarfile.TarInfo], place: str) -> dict[str, Any]:
+    if _JSON not in members:
         return {}
     try:
-        said = parse_json(_read(file, found[_JSON]))
+        metadata = parse_json(_read(file, members[_JSON]))
     except ValueError as error:
         raise InvalidInputError(f"{place}: its .json is not JSON ({error})") from error
-    return said if isinstance(said, dict) else {}
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def _samples(file: Path) -> Iterator[_Sample]:
-    """Yield the samples of a tar file; only the headers of its members are read."""
+    """Yield the samples of a tar file; reads only the headers of its members."""
     members = []
     with guarded(file.name, *_BROKEN), tarfile.open(file, "r:") as tar:
         for member in tar:
@@ -157,7 +157,7 @@ def _samples(file: Path) -> Iterator[_Sample]:
             if member.isreg() and not member.issparse():
                 members.append(member)
         end = tar.offset
-    # Where a header is damaged, or the file is cut off, tarfile says nothing: it ends there.
+    # tarfile stops without an error at a damaged header or the end of a truncated file.
     with file.open("rb") as handle:
         handle.seek(end)
         if handle.read(_BLOCK_BYTES) != bytes(_BLOCK_BYTES):
@@ -165,7 +165,7 @@ def _samples(file: Path) -> Iterator[_Sample]:
                 f"{file.name} is damaged or cut off after {len(members)} members"
             )
     named = [(*_key(member.name), member) for member in members]
-    for key, group in groupby(named, key=lambda each: each[0]):
+    for key, group in groupby(named, key=lambda member: member[0]):
         yield key, {kind: member for _, kind, member in group}
 
 
@@ -175,8 +175,8 @@ def _key(name: str) -> tuple[str, str]:
     return folder + slash + stem, kind.lower()
 
 
-def _text(file: Path, found: dict[str, tarfile.TarInfo], kind: str) -> str | None:
-    return _read(file, found[kind]).decode(errors="replace") if kind in found else None
+def _text(file: Path, members: dict[str, tarfile.TarInfo], kind: str) -> str | None:
+    return _read(file, members[kind]).decode(errors="replace") if kind in members else None
 
 
 def _read(file: Path, member: tarfile.TarInfo) -> bytes:
@@ -186,13 +186,13 @@ def _read(file: Path, member: tarfile.TarInfo) -> bytes:
 
 
 def _vector(file: Path, member: tarfile.TarInfo) -> Array:
-    """Return the array of a member, mapped."""
+    """Return the array of a member, memory-mapped."""
     where = f"{member.name} of {file.name}"
     with file.open("rb") as handle:
         handle.seek(member.offset_data)
         header = read_header(handle, where, member.offset_data + member.size)
-    refuse_objects(header, where)
+    reject_objects(header, where)
     if header.dtype.kind not in "buif":
-        raise ViewError(f"{where} has no numbers but {header.dtype}")
+        raise ViewError(f"{where} must contain numbers, got dtype {header.dtype}")
     rows = header.shape[0] if header.shape else 1
     return map_rows(file, header, header.offset, 0, rows, where)

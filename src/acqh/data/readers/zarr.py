@@ -1,4 +1,4 @@
-"""Named arrays of a Zarr group, versions 2 and 3 of the format, read chunk by chunk."""
+"""Named arrays of a Zarr group (versions 2 and 3), read chunk by chunk."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -8,13 +8,13 @@ import numpy as np
 
 from acqh._core.arrays import Array
 from acqh._core.imports import require
-from acqh.data.readers.arrays import ArrayTable, Header, native, refuse_objects
+from acqh.data.readers.arrays import ArrayTable, Header, native, reject_objects
 from acqh.data.readers.columns import check_unpacked_size, guarded
 from acqh.errors import CorruptBundleError, InvalidInputError
 
 ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray", ".zmetadata")
 
-# Codecs that only unpack numbers and texts. Others could do anything: one of version 2 unpickles.
+# Codecs that only unpack numbers and texts. Others can run code: one of version 2 unpickles.
 _SAFE_CODECS = {
     "adler32", "astype", "bitround", "blosc", "bytes", "bz2", "crc32", "crc32c", "delta",
     "fixedscaleoffset", "fletcher32", "gzip", "lz4", "lzma", "packbits", "quantize",
@@ -25,18 +25,19 @@ _SAFE_CODECS = {
 class ZarrGroup(ArrayTable):
     """The arrays of a Zarr group in a folder.
 
-    Raises CorruptBundleError: it is not a readable group. Raises InvalidInputError: an array is
-    packed in a way that could run code.
+    Raises CorruptBundleError for an unreadable group, and InvalidInputError for an array whose
+    codec could run code.
     """
 
     title, own_options = "Zarr", ("splits", "fill_missing")
 
     def _open(self) -> None:
-        # Of each array the rows that were unpacked last, by their first: pieces may end in a chunk.
-        self._kept: dict[str, tuple[int, Array]] = {}
-        self._sizes: dict[str, int] = {}  # of arrays on disk, where chunks may be missing
+        # The last unpacked rows of each array and their first row number: a range of rows may end
+        # within a Zarr chunk.
+        self._cached: dict[str, tuple[int, Array]] = {}
+        self._sizes: dict[str, int] = {}  # sizes on disk of arrays with possibly missing chunks
         zarr = require("zarr")
-        with guarded(str(self.path), what="is not a readable Zarr group"):
+        with guarded(str(self.path), problem="is not a readable Zarr group"):
             self._arrays: dict[str, Any] = dict(zarr.open_group(self.path, mode="r").arrays())
         for name, array in self._arrays.items():
             _check_codecs(array, f"array {name!r} of {self.path.name}")
@@ -50,23 +51,23 @@ class ZarrGroup(ArrayTable):
             return np.asarray(array[...])
         n_rows, chunk_rows = array.shape[0], max(array.chunks[0], 1)
         stop = min(stop, n_rows)
-        kept_from, kept = self._kept.get(name, (0, np.empty(0)))
-        taken = []
-        if kept_from <= start < kept_from + len(kept):
-            taken.append(kept[start - kept_from : stop - kept_from])
-            start += len(taken[0])
-        if start < stop or not taken:
+        cached_from, cached = self._cached.get(name, (0, np.empty(0)))
+        blocks = []
+        if cached_from <= start < cached_from + len(cached):
+            blocks.append(cached[start - cached_from : stop - cached_from])
+            start += len(blocks[0])
+        if start < stop or not blocks:
             end = min(-(-stop // chunk_rows) * chunk_rows, n_rows)
             block = self._read(name, start, end)
-            taken.append(block[: stop - start])
+            blocks.append(block[: stop - start])
             last = max((end - 1) // chunk_rows * chunk_rows, start)
-            self._kept[name] = last, block[last - start :].copy()
-        return taken[0] if len(taken) == 1 else np.concatenate(taken)
+            self._cached[name] = last, block[last - start :].copy()
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
 
     def _read(self, name: str, start: int, stop: int) -> Array:
         array = self._arrays[name]
         where = f"array {name!r} of {self.path.name}"
-        refuse_objects(self.headers[name], where)
+        reject_objects(self.headers[name], where)
         with guarded(where):  # codecs fail with errors of many kinds
             if start >= stop:
                 return _plain(np.empty((0, *array.shape[1:]), array.dtype), where)
@@ -74,7 +75,7 @@ class ZarrGroup(ArrayTable):
             return _plain(np.asarray(array[start:stop]), where)
 
     def _check_chunks(self, array: Any, where: str, start: int, stop: int) -> None:
-        """Check that the files of some rows are there, and do not unpack to far too much."""
+        """Check that the files of the rows exist, and that their unpacked size is plausible."""
         outer, folder, n_bytes = array.shards or array.chunks, self.path / array.path, 0
         if self.options.fill_missing and array.path not in self._sizes:
             files = (file for file in folder.rglob("*") if file.is_file())
@@ -84,8 +85,8 @@ class ZarrGroup(ArrayTable):
             file = folder / array.metadata.encode_chunk_key(chunk)
             if not file.is_file():
                 raise CorruptBundleError(
-                    f"{where} lacks the chunk {file.relative_to(self.path)}; if it was left out "
-                    "because all its values are the fill value, give fill_missing=True"
+                    f"{where} lacks the chunk {file.relative_to(self.path)}; if missing chunks "
+                    "stand for the fill value, pass fill_missing=True"
                 )
             n_bytes += file.stat().st_size
         n_bytes = self._sizes.get(array.path, n_bytes)
@@ -97,7 +98,7 @@ class ZarrGroup(ArrayTable):
 def _chunk_numbers(
     shape: tuple[int, ...], chunks: tuple[int, ...], start: int, stop: int
 ) -> Iterator[tuple[int, ...]]:
-    """Yield the chunks of some rows, without a list of them: a shape may be anything."""
+    """Yield the chunks of a range of rows lazily: a shape can declare any number."""
     first = start // chunks[0]
     counts = [-(-stop // chunks[0]) - first]
     counts += [-(-size // chunk) for size, chunk in zip(shape[1:], chunks[1:], strict=True)]
@@ -111,7 +112,7 @@ def _chunk_numbers(
 
 
 def _header(array: Any) -> Header:
-    # Texts of any length are given as Python's strings; what matters here is that they are texts.
+    # Texts of variable length are returned as str objects; the width is irrelevant.
     return Header(tuple(array.shape), np.dtype("U1") if array.dtype.kind == "T" else array.dtype)
 
 
@@ -125,13 +126,13 @@ def _check_codecs(array: Any, where: str) -> None:
     for name in _codec_names(packing):
         if name.removeprefix("numcodecs.") not in _SAFE_CODECS:
             raise InvalidInputError(
-                f"{where} is packed with {name!r}, which is not one of the codecs known to be "
-                f"harmless: {', '.join(sorted(_SAFE_CODECS))}"
+                f"{where} uses the codec {name!r}, which is not one of the safe codecs: "
+                f"{', '.join(sorted(_SAFE_CODECS))}"
             )
 
 
 def _codec_names(packing: Any) -> Iterator[str]:
-    """Yield the names of codecs, also of those inside others."""
+    """Yield the names of codecs, including nested ones."""
     if isinstance(packing, Mapping):
         name = packing.get("id", packing.get("name"))
         if name is not None:

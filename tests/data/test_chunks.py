@@ -1,4 +1,4 @@
-"""Pieces of a file: the rows that reading the whole gives, whoever reads them and in what order."""
+"""Chunks of a file: the rows that reading the whole gives, whoever reads them and in what order."""
 
 import os
 import pickle
@@ -14,13 +14,13 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from acqh.data import MultiViewData, list_pieces, read, read_pieces, save_npz
-from acqh.data.readers.pieces import Piece
+from acqh.data import MultiViewData, list_chunks, read, read_chunks, save_npz
+from acqh.data.readers.chunks import Chunk
 from acqh.errors import ViewError
 
 
-def read_chunks(path, **options):
-    return read_pieces(list_pieces(path, **options))
+def read_in_chunks(path, **options):
+    return read_chunks(list_chunks(path, **options))
 
 
 arrow = pytest.importorskip("pyarrow")
@@ -210,63 +210,63 @@ def assert_same(one: MultiViewData, other: MultiViewData) -> None:
 @every_kind
 @settings(max_examples=8)
 @given(n_items=st.integers(5, 17), chunk_size=st.integers(1, 20), seed=st.integers(0, 99))
-def test_pieces_are_the_rows_of_the_whole_in_any_order(write, n_items, chunk_size, seed) -> None:
+def test_chunks_are_the_rows_of_the_whole_in_any_order(write, n_items, chunk_size, seed) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = write(make(n_items), Path(folder))
         whole = read(path, **({"orientation": "rows"} if path.suffix == ".mat" else {}))
-        pieces = listed(path, chunk_size)
-        order = np.random.default_rng(seed).permutation(len(pieces))
+        chunks = listed(path, chunk_size)
+        order = np.random.default_rng(seed).permutation(len(chunks))
         for number, rows in zip(
-            order, read_pieces(pieces[number] for number in order), strict=True
+            order, read_chunks(chunks[number] for number in order), strict=True
         ):
-            expected = whole.subset(slice(pieces[number].start, pieces[number].stop))
-            assert len(pieces[number]) == len(rows)
+            expected = whole.subset(slice(chunks[number].start, chunks[number].stop))
+            assert len(chunks[number]) == len(rows)
             assert_same(rows, expected)
-            assert_same(pickle.loads(pickle.dumps(pieces[number])).read(), expected)  # noqa: S301
-        assert sum(map(len, pieces)) == pieces.n_items == n_items
+            assert_same(pickle.loads(pickle.dumps(chunks[number])).read(), expected)  # noqa: S301
+        assert sum(map(len, chunks)) == chunks.n_items == n_items
 
 
 def listed(path: Path, chunk_size: int):
     options = {"orientation": "rows"} if path.suffix == ".mat" else {}
-    return list_pieces(path, chunk_size=chunk_size, **options)
+    return list_chunks(path, chunk_size=chunk_size, **options)
 
 
 @every_kind
-def test_read_chunks_reads_the_pieces(tmp_path: Path, write: Write) -> None:
+def test_read_chunks_reads_the_chunks(tmp_path: Path, write: Write) -> None:
     path = write(make(11), tmp_path)
     options = {"orientation": "rows"} if path.suffix == ".mat" else {}
-    chunks = list(read_chunks(path, chunk_size=4, **options))
-    for chunk, piece in zip(chunks, listed(path, 4), strict=True):
-        assert_same(chunk, piece.read())
+    chunks = list(read_in_chunks(path, chunk_size=4, **options))
+    for rows, chunk in zip(chunks, listed(path, 4), strict=True):
+        assert_same(rows, chunk.read())
 
 
 @every_kind
-def test_a_pickled_piece_is_small_and_does_not_grow_with_the_rows(tmp_path, write) -> None:
+def test_a_pickled_chunk_is_small_and_does_not_grow_with_the_rows(tmp_path, write) -> None:
     sizes = []
     for n_items in (12, 120):
         folder = tmp_path / str(n_items)
         folder.mkdir()
-        piece = listed(write(make(n_items), folder), 4)[1]
-        sizes.append(len(pickle.dumps(piece)))
+        chunk = listed(write(make(n_items), folder), 4)[1]
+        sizes.append(len(pickle.dumps(chunk)))
     # Names of labels are there, and as many of them as there are in use.
-    n_names = len(piece.read().label_names)
+    n_names = len(chunk.read().label_names)
     assert max(sizes) < 3000 + 10 * n_names
     assert sizes[1] - sizes[0] < 20 + 10 * n_names
 
 
 @every_kind
-def test_pieces_read_ahead_are_the_same(tmp_path: Path, write: Write) -> None:
-    pieces = listed(write(make(11), tmp_path), 3)
-    both = zip(read_pieces(pieces), read_pieces(pieces, ahead=True), strict=True)
+def test_chunks_read_ahead_are_the_same(tmp_path: Path, write: Write) -> None:
+    chunks = listed(write(make(11), tmp_path), 3)
+    both = zip(read_chunks(chunks), read_chunks(chunks, ahead=True), strict=True)
     for plain, ahead in both:
         assert_same(plain, ahead)
 
 
-def test_an_error_ahead_comes_when_its_piece_does(tmp_path: Path) -> None:
+def test_an_error_ahead_comes_when_its_chunk_does(tmp_path: Path) -> None:
     folder = write_parquets(make(20), tmp_path)
-    pieces = list_pieces(folder, chunk_size=5)
+    chunks = list_chunks(folder, chunk_size=5)
     (folder / "02.parquet").write_bytes(b"gone")
-    reader = read_pieces(pieces, ahead=True)
+    reader = read_chunks(chunks, ahead=True)
     assert [next(reader).ids[0] for _ in range(2)] == ["id 0", "id 5"]
     with pytest.raises(ValueError, match=r"02\.parquet"):
         next(reader)
@@ -274,52 +274,52 @@ def test_an_error_ahead_comes_when_its_piece_does(tmp_path: Path) -> None:
 
 def test_reading_ahead_can_be_given_up(tmp_path: Path) -> None:
     n_threads = threading.active_count()
-    reader = read_pieces(list_pieces(write_npy(make(20), tmp_path), chunk_size=2), ahead=True)
+    reader = read_chunks(list_chunks(write_npy(make(20), tmp_path), chunk_size=2), ahead=True)
     next(reader)
     reader.close()
     assert threading.active_count() == n_threads
 
 
-def test_pieces_are_a_sequence(tmp_path: Path) -> None:
-    pieces = list_pieces(write_npy(make(10), tmp_path), chunk_size=4)
-    assert [(piece.start, piece.stop) for piece in pieces] == [(0, 4), (4, 8), (8, 10)]
-    assert pieces[-1] == pieces[2]
-    assert pieces[1:] == [pieces[1], pieces[2]]
-    assert isinstance(pieces[0], Piece)
-    assert repr(pieces[1]) == f"<Piece: rows 4 to 7 of {tmp_path / 'data'}>"
-    assert repr(pieces) == f"<Pieces: 10 rows of {tmp_path / 'data'} in 3 pieces>"
+def test_chunks_are_a_sequence(tmp_path: Path) -> None:
+    chunks = list_chunks(write_npy(make(10), tmp_path), chunk_size=4)
+    assert [(chunk.start, chunk.stop) for chunk in chunks] == [(0, 4), (4, 8), (8, 10)]
+    assert chunks[-1] == chunks[2]
+    assert chunks[1:] == [chunks[1], chunks[2]]
+    assert isinstance(chunks[0], Chunk)
+    assert repr(chunks[1]) == f"<Chunk: rows 4 to 7 of {tmp_path / 'data'}>"
+    assert repr(chunks) == f"<Chunks: 10 rows of {tmp_path / 'data'} in 3 chunks>"
     with pytest.raises(IndexError):
-        pieces[3]
+        chunks[3]
 
 
-def test_a_piece_of_a_folder_opens_only_the_files_that_have_its_rows(tmp_path: Path) -> None:
+def test_a_chunk_of_a_folder_opens_only_the_files_that_have_its_rows(tmp_path: Path) -> None:
     folder = write_parquets(make(20), tmp_path)
-    pieces = list_pieces(folder, chunk_size=5)
+    chunks = list_chunks(folder, chunk_size=5)
     for name in ("00.parquet", "01.parquet", "03.parquet"):
         (folder / name).write_bytes(b"gone")
-    assert pieces[2].read().ids.tolist() == [f"id {i}" for i in range(10, 15)]
+    assert chunks[2].read().ids.tolist() == [f"id {i}" for i in range(10, 15)]
 
 
 @pytest.mark.parametrize("write", [write_npy, write_parquet, write_csv, write_parquets])
-def test_a_piece_of_a_file_that_is_gone_names_it(tmp_path: Path, write: Write) -> None:
+def test_a_chunk_of_a_file_that_is_gone_names_it(tmp_path: Path, write: Write) -> None:
     path = write(make(8), tmp_path)
-    piece = pickle.loads(pickle.dumps(list_pieces(path, chunk_size=4)[1]))  # noqa: S301
+    chunk = pickle.loads(pickle.dumps(list_chunks(path, chunk_size=4)[1]))  # noqa: S301
     gone = sorted(path.iterdir())[1] if path.is_dir() else path
     gone.unlink()
     with pytest.raises((OSError, ValueError), match=gone.stem):
-        piece.read()
+        chunk.read()
 
 
 @pytest.mark.parametrize("write", [write_npy, write_parquet, write_csv, write_npz, write_arrow])
 def test_a_file_that_has_lost_rows_since_it_was_listed_is_refused(tmp_path, write) -> None:
     path = write(make(8), tmp_path)
-    piece = pickle.loads(pickle.dumps(list_pieces(path, chunk_size=5)[1]))  # noqa: S301
+    chunk = pickle.loads(pickle.dumps(list_chunks(path, chunk_size=5)[1]))  # noqa: S301
     (tmp_path / "new").mkdir()
     shorter = write(make(6), tmp_path / "new")
     path.rename(tmp_path / "old")
     shorter.rename(path)
     with pytest.raises(ValueError, match="changed"):
-        piece.read()
+        chunk.read()
 
 
 @every_kind
@@ -337,15 +337,15 @@ def test_a_fingerprint_tells_whether_files_have_changed(tmp_path: Path, write: W
 @pytest.mark.parametrize("size", [0, -1, 2.5, True])
 def test_a_chunk_size_that_is_no_positive_whole_number_is_refused(tmp_path, size) -> None:
     with pytest.raises(ValueError, match="chunk_size"):
-        list_pieces(write_npy(make(4), tmp_path), chunk_size=size)
+        list_chunks(write_npy(make(4), tmp_path), chunk_size=size)
 
 
 def test_a_value_that_is_no_number_is_found_by_file_and_row(tmp_path: Path) -> None:
     rows = np.ones((9, 2))
     rows[7, 1] = np.nan
     np.save(tmp_path / "rows.npy", rows)
-    pieces = list_pieces(tmp_path / "rows.npy", chunk_size=4)
+    chunks = list_chunks(tmp_path / "rows.npy", chunk_size=4)
     with pytest.raises(ViewError, match=r"rows.npy: view .* has a NaN .* in row 7;") as caught:
-        list(read_pieces(pieces))
+        list(read_chunks(chunks))
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301
     assert str(again) == str(caught.value)

@@ -1,4 +1,4 @@
-"""Rows of files and folders in pieces that can be read apart, in any order, by any process."""
+"""Chunks of the rows of files and folders, readable in any order and by any process."""
 
 import hashlib
 import json
@@ -16,29 +16,29 @@ from acqh.errors import CorruptBundleError
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Some consecutive rows of a file or folder, not read yet.
+class Chunk:
+    """A range of rows of a file or folder, read on demand.
 
     Parameters
     ----------
     source : object
-        What is known about the file or folder.
+        The resolved columns of the file or folder.
     start, stop : int
-        The first row, and the one after the last, counted from 0 through the whole.
+        The first row, and the one after the last, counted from 0.
 
     Notes
     -----
-    A piece can be pickled, and is small then: it names files, and holds no rows.
+    A pickled chunk is small: it names files and holds no rows.
 
     Examples
     --------
     >>> import pickle
     >>> import tempfile
     >>> import numpy as np
-    >>> from acqh.data import list_pieces
+    >>> from acqh.data import list_chunks
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(f"{folder}/image.npy", np.eye(5))
-    ...     last = list_pieces(folder, chunk_size=2)[-1]
+    ...     last = list_chunks(folder, chunk_size=2)[-1]
     ...     pickle.loads(pickle.dumps(last)).read().ids.tolist()
     [4]
     """
@@ -51,10 +51,10 @@ class Piece:
         return self.stop - self.start
 
     def __repr__(self) -> str:
-        return f"<Piece: rows {self.start} to {self.stop - 1} of {self.source.path}>"
+        return f"<Chunk: rows {self.start} to {self.stop - 1} of {self.source.path}>"
 
-    def __reduce__(self) -> tuple[type["Piece"], tuple[Any, ...]]:
-        return Piece, (self.source.only(self.start, self.stop), self.start, self.stop)
+    def __reduce__(self) -> tuple[type["Chunk"], tuple[Any, ...]]:
+        return Chunk, (self.source.only(self.start, self.stop), self.start, self.stop)
 
     @property
     def path(self) -> Path:
@@ -67,36 +67,36 @@ class Piece:
         Returns
         -------
         MultiViewData
-            With the views and label columns of the whole; items without ids have their row number.
+            With the views and label columns of the file; row numbers are the default ids.
 
         Raises
         ------
         CorruptBundleError
-            The file is damaged, or is not the one that was listed.
+            The file is damaged, or has changed since `list_chunks`.
         InvalidInputError, ViewError, LabelError, DuplicateIdError
-            The rows do not fit together.
+            The rows are inconsistent.
         OSError
             The file cannot be read.
         """
         source = self.source if self.source.table else self.source.only(self.start, self.stop)
-        return next(read_pieces([Piece(source, self.start, self.stop)]))
+        return next(read_chunks([Chunk(source, self.start, self.stop)]))
 
 
-class Pieces(Sequence[Piece]):
-    """All rows of a file or folder, cut into pieces; what `list_pieces` returns.
+class Chunks(Sequence[Chunk]):
+    """All rows of a file or folder in chunks; the result of `list_chunks`.
 
     Parameters
     ----------
     source : object
-        What is known about the file or folder.
+        The resolved columns of the file or folder.
     chunk_size : int
-        Rows of a piece; the last one may have fewer.
+        Rows per chunk; the last one may have fewer.
 
     Attributes
     ----------
     chunk_size : int
     n_items : int
-        Rows of all pieces together.
+        Number of rows in all chunks.
     """
 
     def __init__(self, source: Source, chunk_size: int) -> None:
@@ -113,23 +113,23 @@ class Pieces(Sequence[Piece]):
         return -(-self.n_items // self.chunk_size)
 
     @overload
-    def __getitem__(self, number: int) -> Piece: ...
+    def __getitem__(self, number: int) -> Chunk: ...
     @overload
-    def __getitem__(self, number: slice) -> list[Piece]: ...
-    def __getitem__(self, number: int | slice) -> Piece | list[Piece]:
+    def __getitem__(self, number: slice) -> list[Chunk]: ...
+    def __getitem__(self, number: int | slice) -> Chunk | list[Chunk]:
         if isinstance(number, slice):
-            return [self[each] for each in range(len(self))[number]]
+            return [self[index] for index in range(len(self))[number]]
         start = range(len(self))[number] * self.chunk_size
-        return Piece(self._source, start, min(start + self.chunk_size, self.n_items))
+        return Chunk(self._source, start, min(start + self.chunk_size, self.n_items))
 
     def __repr__(self) -> str:
-        return f"<Pieces: {self.n_items} rows of {self.path} in {len(self)} pieces>"
+        return f"<Chunks: {self.n_items} rows of {self.path} in {len(self)} chunks>"
 
     def fingerprint(self) -> str:
-        """Return a hash of what tells one state of the files from another.
+        """Return a hash that changes with the files.
 
-        That is the name, size and modification time of each, and how many rows there are. Nothing
-        that is in them is read.
+        It covers the name, size and modification time of each file and the number of rows. It
+        does not read their contents.
 
         Returns
         -------
@@ -139,7 +139,7 @@ class Pieces(Sequence[Piece]):
         Raises
         ------
         OSError
-            A file is gone.
+            A file does not exist any more.
         """
         facts: list[Any] = [self.n_items]
         for file in sorted(self._source.files()):
@@ -149,19 +149,20 @@ class Pieces(Sequence[Piece]):
         return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
-def read_pieces(
-    pieces: Iterable[Piece], *, ahead: bool = False
+def read_chunks(
+    chunks: Iterable[Chunk], *, ahead: bool = False
 ) -> Generator[MultiViewData, None, None]:
-    """Read pieces, one after the other.
+    """Read chunks in order.
 
-    The same rows as each piece's ``read`` gives. Pieces of one listing that follow one another are
-    read through one open file, which is quicker where a file has to be unpacked from some point on.
+    Returns the same rows as `Chunk.read`. Consecutive chunks of one `list_chunks` share an open
+    file, which is faster for compressed files.
 
     Parameters
     ----------
-    pieces : iterable of Piece
+    chunks : iterable of Chunk
     ahead : bool, default False
-        Have a thread read the next piece while this one is used: quicker, and two are in memory.
+        Read the next chunk in a thread while the caller uses this one: faster, but keeps two
+        chunks in memory.
 
     Yields
     ------
@@ -169,32 +170,32 @@ def read_pieces(
 
     Notes
     -----
-    The errors are those of `Piece.read`.
+    Raises the errors of `Chunk.read`.
 
     Examples
     --------
     >>> import tempfile
     >>> import numpy as np
-    >>> from acqh.data import list_pieces
+    >>> from acqh.data import list_chunks
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(f"{folder}/image.npy", np.eye(5))
-    ...     pieces = list_pieces(folder, chunk_size=2)
-    ...     [rows.ids.tolist() for rows in read_pieces(pieces[1:])]
+    ...     chunks = list_chunks(folder, chunk_size=2)
+    ...     [rows.ids.tolist() for rows in read_chunks(chunks[1:])]
     [[2, 3], [4]]
     """
-    rows = _read_in_order(pieces)
+    rows = _read_in_order(chunks)
     return _read_ahead(rows) if ahead else rows
 
 
-def _read_in_order(pieces: Iterable[Piece]) -> Generator[MultiViewData, None, None]:
+def _read_in_order(chunks: Iterable[Chunk]) -> Generator[MultiViewData, None, None]:
     with ExitStack() as opened:
         source: Source | None = None
-        for piece in pieces:
-            if piece.source is not source:
+        for chunk in chunks:
+            if chunk.source is not source:
                 opened.close()
-                source = piece.source
+                source = chunk.source
                 table = opened.enter_context(source.open())
-            yield _read_checked(table, piece)
+            yield _read_checked(table, chunk)
 
 
 def _read_ahead(chunks: Iterator[MultiViewData]) -> Generator[MultiViewData, None, None]:
@@ -203,19 +204,19 @@ def _read_ahead(chunks: Iterator[MultiViewData]) -> Generator[MultiViewData, Non
         while (chunk := coming.result()) is not None:
             coming = thread.submit(next, chunks, None)
             yield chunk
-            # Not to be kept while the one after the next is read.
+            # Free it before the thread reads the chunk after the next.
             del chunk
 
 
-def _read_checked(table: Table, piece: Piece) -> MultiViewData:
+def _read_checked(table: Table, chunk: Chunk) -> MultiViewData:
     try:
-        rows = piece.source.read(table, piece.start, piece.stop)
+        rows = chunk.source.read(table, chunk.start, chunk.stop)
     except NotFiniteError as error:
         name, row, _ = error.args
-        raise NotFiniteError(name, piece.start + row, piece.path.name) from error
-    if len(rows) != len(piece):
+        raise NotFiniteError(name, chunk.start + row, chunk.path.name) from error
+    if len(rows) != len(chunk):
         raise CorruptBundleError(
-            f"{piece.path} has {len(rows)} of the rows {piece.start} to {piece.stop - 1}; it has "
+            f"{chunk.path} has {len(rows)} of the rows {chunk.start} to {chunk.stop - 1}; it has "
             "changed since it was listed"
         )
     return rows
