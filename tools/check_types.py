@@ -29,7 +29,7 @@ data.splitt()  # wrong
 photos = acqh.Collection.open("x")
 hits: list[tuple[str | None, float]] = [(hit.id, hit.score) for hit in photos.search(text="a").hits]
 figures = acqh.metrics.evaluate(found, [0], [0, 1, 2], cutoffs=[10])
-summary = acqh.bench.run("emoji", methods=[DCH, "acqh"], bits=[8], seeds=1, out="results")
+summary = acqh.bench.run("emoji", methods=[DCH, "acqh"], bits=[8], n_splits=1, out="results")
 report: Path = acqh.bench.write_report(summary.out).page
 photos.serach(text="a")  # wrong
 photos.search(text="a", k="10")  # wrong

@@ -242,7 +242,7 @@ def _bench(folder: Path) -> Callable[[], object]:
         acqh.bench.run(
             folder / "features.npz",
             methods=["label-ridge"],
-            seeds=1,
+            n_splits=1,
             protocol="labelled",
             out=folder / f"bench-{next(turns)}",
         )

@@ -34,7 +34,7 @@ def say(effect, direction, **figures):
 
 def scores_of(method, parts, view, searched):
     """Return the scores of all items for all queries of a view."""
-    codes = method.encode({searched: parts.database.views[searched]}, mode="hashed")
+    codes = method.encode({searched: parts.database.views[searched]}, mode="single")
     queries = method.embed_queries(parts.query.views[view], view=view)
     return queries @ method.decode(codes).T
 
@@ -79,7 +79,7 @@ def epochs(data, counts):
                 relevance(parts.query.labels, parts.database_labels),
             )
             queries = method.embed_queries(held.views[view], view=view)
-            codes = method.encode({searched: train.views[searched]}, mode="hashed")
+            codes = method.encode({searched: train.views[searched]}, mode="single")
             own = mean_average_precision(
                 queries @ method.decode(codes).T, relevance(held.labels, train.labels)
             )
@@ -100,14 +100,14 @@ def training_items(data):
             field = make_split(data, "field", seed=0, n_train=len(field.database) // 2)
         parts = field.parts(data)
         method.fit(parts.train.views, parts.train.labels)
-        with_them = measure(method, field, parts, "unified", 0.0)
+        with_them = measure(method, field, parts, "fused", 0.0)
         strict = np.setdiff1d(field.database, field.train)
         others = acqh.bench.Split(
             field.train, field.query, strict, "unlabelled", 0, field.dataset, field.n_items,
             field.ids_sha256,
         )  # fmt: skip
-        without = measure(method, others, others.parts(data), "unified", 0.0)
-        labelled = evaluate(method, data, make_split(data, "labelled", seed=0), database="unified")
+        without = measure(method, others, others.parts(data), "fused", 0.0)
+        labelled = evaluate(method, data, make_split(data, "labelled", seed=0), database="fused")
         for (first, *_), (second, *_), third in zip(with_them, without, labelled, strict=True):
             say("training items in the database", first.direction, method=name, bits=BITS,
                 share_of_training_items=len(field.train) / len(field.database),

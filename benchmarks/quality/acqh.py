@@ -101,7 +101,7 @@ def mirflickr(data_dir: str | None) -> Iterator[dict[str, Any]]:
 
 
 def of_control(control: Any, data: acqh.MultiViewData) -> Iterator[dict[str, Any]]:
-    for protocol, database in (("labelled", "learnt"), ("unlabelled", "unified")):
+    for protocol, database in (("labelled", "training"), ("unlabelled", "fused")):
         rows = evaluate(clone(control), data, make_split(data, protocol, seed=0), database=database)
         yield {
             "data": data.name,

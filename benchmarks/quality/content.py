@@ -158,7 +158,7 @@ def by_both_views(model: Any, query: Any, database: Any) -> list[float]:
 
 
 def map_of(model: Any, query: Any, database: Any, asked: str, stored: Any) -> float:
-    mode = "hashed" if len(stored) == 1 else "unified"
+    mode = "single" if len(stored) == 1 else "fused"
     items = model.decode(model.encode(dict(stored), mode=mode))
     scores = model.embed_queries(query.views[asked], view=asked) @ items.T
     relevant = relevance(query.labels, database.labels)

@@ -22,7 +22,7 @@ from acqh.methods import BaseMethod, register
     year=2026,
     supervised=True,
     code="additive",
-    modes=("hashed",),
+    modes=("single",),
 )
 class LabelCentroids(BaseMethod):
     """Store an item as the label whose mean is nearest; one byte per item.

@@ -47,7 +47,7 @@ class Written:
         """Write a run in two directions whose queries have these average precisions."""
         settings = {
             "dataset": "wiki", "data_sha256": "0" * 64, "preparation": {}, "protocol": "labelled",
-            "database": "learnt", "method": label.split()[0], "params": {"n_bits": 32},
+            "database": "training", "method": label.split()[0], "params": {"n_bits": 32},
             "feature_maps": None, "seed": 0, "code": "0" * 64, "official": False, "n_threads": 1,
         }  # fmt: skip
         setting = {name: facts.pop(name, value) for name, value in settings.items()}
@@ -62,7 +62,7 @@ class Written:
         record = {
             "key": sha256(json.dumps([setting, facts], default=str).encode()).hexdigest()[:16],
             "setting": setting, "label": label,
-            "n_components_asked": 32, "bytes_asked": 4, "status": status, "reason": None,
+            "n_components_requested": 32, "bytes_requested": 4, "status": status, "reason": None,
             "rows": rows if status == "done" else [], "objective": None, "peak_bytes": 1,
             "split_hash": f"split {setting['seed']}", "versions": {"acqh": "0.1.0"},
             "machine": {"processor": "abacus"}, "finished": float(len(self.store.records())),

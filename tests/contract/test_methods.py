@@ -24,7 +24,7 @@ from acqh.errors import (
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "method"
 NAMES = acqh.methods.list()
-MODES = ("learnt", "hashed", "unified")
+MODES = ("training", "single", "fused")
 # Parameters that make a fit quick, given to the methods that have them.
 SMALL = {"n_bits": 8, "n_components": 8, "n_anchors": 20, "codebook_size": 4, "n_codebooks": 2}
 SMALL |= {"max_iter": 5, "n_atoms": 12, "random_state": 0}
@@ -65,8 +65,8 @@ def fit_quietly(method, views, labels=None):
 
 def encode(method, mode, data):
     """Code the items as the bench does: one view where a mode takes one."""
-    views = dict(data.views) if mode == "unified" else {"image": data.views["image"]}
-    return method.encode(views, labels=data.labels if mode == "learnt" else None, mode=mode)
+    views = dict(data.views) if mode == "fused" else {"image": data.views["image"]}
+    return method.encode(views, labels=data.labels if mode == "training" else None, mode=mode)
 
 
 @pytest.fixture(scope="module")
@@ -341,10 +341,10 @@ def test_every_matrix_is_checked_once_a_call(name, data, fitted, monkeypatch):
     method.project(data.views["image"], view="image")
     method.embed_queries(data.views["image"], view="image")
     assert checked == ["view 'image'"] * 2
-    for mode in set(method.info.modes) - {"learnt"}:
+    for mode in set(method.info.modes) - {"training"}:
         checked.clear()
         encode(method, mode, data)
-        wanted = data.views if mode == "unified" else ["image"]
+        wanted = data.views if mode == "fused" else ["image"]
         assert checked == [f"view '{view}'" for view in wanted]
 
 

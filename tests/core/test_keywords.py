@@ -2,6 +2,7 @@
 
 import pytest
 
+import acqh
 from acqh._core.keywords import suggest_keywords
 
 
@@ -27,3 +28,13 @@ def test_right_calls_and_errors_inside_pass_through():
     assert search("dog", k=3) == ("dog", None, 3, None)
     with pytest.raises(TypeError, match="missing"):
         search(k=3)
+
+
+def test_bench_run_names_the_nearest_keyword(tmp_path):
+    with pytest.raises(TypeError, match="did you mean 'n_splits'"):
+        acqh.bench.run("emoji", out=tmp_path, seeds=3)
+
+
+def test_metrics_evaluate_names_the_nearest_keyword():
+    with pytest.raises(TypeError, match="did you mean 'cutoffs'"):
+        acqh.metrics.evaluate([[0]], [0], [0], cutoff=10)

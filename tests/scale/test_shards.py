@@ -127,7 +127,7 @@ def test_parts_of_binary_codes_are_kept(items, tmp_path):
     method = acqh.methods.get("cvh")(12).fit(items)
     parts = encode_parts(method, items, tmp_path / "codes", chunk_size=100)
     np.testing.assert_array_equal(
-        parts.to_arrays().codes, method.encode(items.views, mode="unified")
+        parts.to_arrays().codes, method.encode(items.views, mode="fused")
     )
     assert acqh.verify(tmp_path / "codes").ok
     with pytest.raises(InvalidInputError, match="binary"):

@@ -23,6 +23,8 @@ _SYNONYMS = {
     "n_threads": ("n_jobs", "threads", "num_threads", "workers"),
     "items": ("x", "xb", "vectors", "data", "database", "embeddings"),
     "item": ("like", "id", "similar_to"),
+    "n_splits": ("seeds", "seed", "n_seeds", "splits", "n_runs", "repeats"),
+    "cutoffs": ("k", "at", "top_k"),
 }
 
 

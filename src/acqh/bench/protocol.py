@@ -14,29 +14,29 @@ from acqh.data import MultiViewData, split_rows
 from acqh.data.splits import official_rows
 from acqh.errors import InvalidInputError, LabelError
 
-# Number of queries and, with an unlabelled database, of training items by data set; elsewhere
+# Number of queries and, with an unlabelled database, of training items by data set; for other data
 # a fifth of the items and half of the rest.
 _N_QUERY = {"mirflickr25k": 2_000, "nuswide10": 2_000, "uci_mfeat": 500, "wiki": 693}
 _N_TRAIN = {"mirflickr25k": 5_000}
-# What the field learns from, where there is as much.
+# Number of training items of the protocol "field", if the data have as many.
 _FIELD_TRAIN = 10_000
 _QUERY_SHARE, _TRAIN_SHARE = 0.2, 0.5
-# A number meant for the whole data set is too many of a part of it beyond this share.
+# If the paper's number of queries exceeds this share of a part of the data, use _QUERY_SHARE.
 _MAX_QUERY_SHARE = 1 / 3
-# Columns of the item table whose entries must not be torn apart.
+# Columns of the item table whose groups must stay in one part.
 _GROUPS = {"emoji": "family"}
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """Which items are learnt from and searched, and what is known of them.
+    """Training items and database of an experiment, and which labels a method may use.
 
     Attributes
     ----------
     name, title, description : str
     searched : {"train", "rest", "all"}
-        The items searched: those learnt from, labels and all; those that are neither learnt from
-        nor queries; or all that are not queries. Only the first show their labels.
+        The database: the training items with their labels, the items that are neither training
+        items nor queries, or all items except queries. The latter two hide their labels.
     learns_from_labels : bool
         Whether training items have their labels.
     """
@@ -49,7 +49,7 @@ class Protocol:
 
     @property
     def database_is_train(self) -> bool:
-        """Whether the items searched are the items learnt from, labels and all."""
+        """Whether the database is the training set, with its labels."""
         return self.searched == "train"
 
 
@@ -71,15 +71,17 @@ _PROTOCOLS = (
     Protocol(
         "field",
         "the field's protocol",
-        "the database is all that is not a query, training items included; its labels hidden",
+        "the database is all items except queries, training items included; its labels hidden",
         "all",
     ),
 )
-PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({each.name: each for each in _PROTOCOLS})
+PROTOCOLS: Mapping[str, Protocol] = MappingProxyType(
+    {protocol.name: protocol for protocol in _PROTOCOLS}
+)
 
 
 def list_protocols() -> list[Protocol]:
-    """Return the protocols that `make_split` knows.
+    """Return the protocols of `make_split`.
 
     Examples
     --------
@@ -90,9 +92,9 @@ def list_protocols() -> list[Protocol]:
 
 
 def find_protocol(name: str) -> Protocol:
-    """Return a protocol by its name; raise InvalidInputError."""
+    """Return a protocol by its name; raise InvalidInputError for an unknown one."""
     if name not in PROTOCOLS:
-        raise InvalidInputError(f"`protocol` is one of {', '.join(PROTOCOLS)}, not {name!r}")
+        raise InvalidInputError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {name!r}")
     return PROTOCOLS[name]
 
 
@@ -103,7 +105,7 @@ class SplitParts:
     Attributes
     ----------
     train, query, database : MultiViewData
-        Training set and database have no labels where the protocol hides them.
+        Without the labels that the protocol hides.
     database_labels : uint8 ndarray or csr_array, (n_database, n_labels)
         For scoring only.
     """
@@ -121,15 +123,15 @@ class Split:
     Attributes
     ----------
     train, query, database : int64 ndarray
-        Row numbers, rising.
+        Row numbers, ascending.
     protocol : str
     seed : int
     dataset : str
         Name of the data.
     n_items : int
-        Number of rows of the data, also those in no part.
+        Number of rows of the data, including rows in no part.
     ids_sha256 : str
-        Of the ids of the data, so that other data are recognised.
+        Checksum of the ids, to detect other data.
 
     Examples
     --------
@@ -166,25 +168,25 @@ class Split:
         )
 
     def check(self, data: MultiViewData) -> None:
-        """Raise InvalidInputError unless the split was made of these items in this order."""
+        """Raise InvalidInputError if the split belongs to other data or another order of items."""
         if len(data) != self.n_items:
             raise InvalidInputError(
-                f"the split is of {self.n_items:,} items of {self.dataset!r}, but "
-                f"{data.name!r} has {len(data):,}"
+                f"the split is for {self.n_items:,} items of {self.dataset!r}, but "
+                f"{data.name!r} has {len(data):,}; use the data that the split was made for"
             )
         if hash_ids(data.ids) != self.ids_sha256:
             raise InvalidInputError(
-                f"the split is of {self.dataset!r}, whose ids are not those of {data.name!r}, "
-                "or are in another order; load the data as it was loaded for the split"
+                f"the split is for {self.dataset!r}, but {data.name!r} has other ids or another "
+                "order; load the data as for the split"
             )
 
     def parts(self, data: MultiViewData) -> SplitParts:
-        """Cut the data into its parts.
+        """Divide the data into training, query and database part.
 
         Parameters
         ----------
         data : MultiViewData
-            The data the split was made of.
+            The data that the split was made for.
 
         Returns
         -------
@@ -193,7 +195,7 @@ class Split:
         Raises
         ------
         InvalidInputError
-            The data are others.
+            The split belongs to other data.
         LabelError
             The data have no labels.
         """
@@ -223,8 +225,8 @@ def make_split(
 ) -> Split:
     """Draw the training, query and database rows of one run.
 
-    Queries have all views. Items whose labels are not known are in no part. With one seed, all
-    protocols ask the same queries.
+    Queries have all views. Items without labels are in no part. With the same seed, all protocols
+    use the same queries.
 
     Parameters
     ----------
@@ -232,22 +234,22 @@ def make_split(
         With labels.
     protocol : {"labelled", "unlabelled", "label-free", "field"}
         ``"labelled"``: the database is the training set. ``"unlabelled"``: the database is
-        neither trained on nor labelled. ``"label-free"``: nor are the training items labelled.
-        ``"field"``: the database is all that is not a query, training items included, unlabelled.
+        held out and has no labels. ``"label-free"``: the same, and the training items have no
+        labels either. ``"field"``: the database is all items except queries, training items
+        included, without labels.
     seed : int
     n_query : int, optional
-        By default the paper's number (Wiki 693, MIRFlickr25K and NUS-WIDE 2,000; UCI digits 500)
-        where that is at most a third of the items, and otherwise a fifth of them.
+        Default: the paper's number (Wiki 693, MIRFlickr25K and NUS-WIDE 2,000; UCI digits 500)
+        if that is at most a third of the items, otherwise a fifth of them.
     n_train : int, optional
-        By default all items that are not queries if the database is the training set; 10,000 of
-        the field's protocol, or all; otherwise 5,000 of MIRFlickr25K and half of what remains of
-        others.
+        Default for "labelled": all items except queries. For "field": at most 10,000. For the
+        others: 5,000 of MIRFlickr25K, half of the remaining items of other data.
     official : bool or str
-        Ask the queries of the source's own test part; the rest is drawn from its training part.
-        A text names the split, where the source has several.
+        Take the queries from the official test part and the rest from its training part. A str
+        selects one of several splits by name.
     groups : str or array-like, (n_items,), optional
-        Column of the item table, or array: items of one group are in one part only. By default
-        the families of the emoji set, and no groups elsewhere.
+        Column of the item table, or array: items of one group are in one part only. Default: the
+        column ``family`` for the emoji data, no groups for others.
 
     Returns
     -------
@@ -256,7 +258,7 @@ def make_split(
     Raises
     ------
     InvalidInputError
-        An unknown protocol, or numbers that cannot be met.
+        Unknown protocol, or more queries or training items than the data have.
     LabelError
         The data have no labels.
 
@@ -289,7 +291,7 @@ def make_split(
 
 
 def _base_name(name: str) -> str:
-    """Return the data set whose numbers apply: synthetic and deep variants follow the original."""
+    """Return the name of the original data set of a synthetic or deep variant."""
     return name.removeprefix("synthetic-").removesuffix("_deep")
 
 
@@ -297,18 +299,18 @@ def _official_rows(
     data: MultiViewData, official: bool | str, labelled: Bools, n_query: int | None
 ) -> tuple[Ints, Ints]:
     if n_query is not None:
-        raise InvalidInputError("the official split has its own queries; give no n_query with it")
+        raise InvalidInputError(f"n_query={n_query} conflicts with the official split; omit one")
     rows = official_rows(data, official if isinstance(official, str) else "")
     pool, query = (np.sort(part) for part in rows)
     return pool[labelled[pool]], query[labelled[query]]
 
 
 def _count(
-    given: int | None, what: str, usual: int | None, most: float, share: float
+    n_requested: int | None, parameter: str, usual: int | None, most: float, share: float
 ) -> int | float:
-    """Return a number as it is given, or the usual one if that is not too many, or a share."""
-    if given is not None:
-        return check_positive_int(given, what)
+    """Return the requested number, or the usual one if it is at most `most`, or a share."""
+    if n_requested is not None:
+        return check_positive_int(n_requested, parameter)
     return usual if usual is not None and usual <= most else share
 
 
@@ -319,7 +321,7 @@ def _draw_query(
     groups: Any,
     rng: np.random.Generator,
 ) -> tuple[Ints, Ints]:
-    """Return the rows that are left, and the query rows, which have all views."""
+    """Return the remaining rows, and the query rows, which have all views."""
     complete = np.logical_and.reduce(list(data.present.values()))
     candidates = np.flatnonzero(labelled & complete)
     _, query = split_rows(data, n_query, groups=groups, rows=candidates, random_state=rng)
@@ -336,14 +338,14 @@ def _draw_train(pool: Ints, n_train: int | None, rng: np.random.Generator) -> In
     if n_train is None:
         return pool
     if check_positive_int(n_train, "n_train") > len(pool):
-        raise InvalidInputError(f"n_train is {n_train}, but {len(pool)} items are not queries")
+        raise InvalidInputError(f"n_train={n_train}, but only {len(pool)} items are not queries")
     return np.sort(rng.permutation(pool)[:n_train])
 
 
 def labels_of(data: MultiViewData) -> Matrix:
-    """Return the labels that answers are scored by; raise LabelError where there are none."""
+    """Return the labels for scoring; raise LabelError if the data have none."""
     if data.labels is None:
-        raise LabelError(f"{data.name!r} has no labels, so answers cannot be scored")
+        raise LabelError(f"{data.name!r} has no labels, which the bench needs for scoring")
     return data.labels
 
 

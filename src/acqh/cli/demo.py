@@ -85,8 +85,8 @@ def _evaluate(data: Any, seed: int, show: Reporter) -> Iterator[Any]:
         get("label-ridge")(ridge="auto", feature_maps=maps),
     ]
     databases: dict[str, tuple[DatabaseMode, ...]] = {
-        "labelled": ("learnt",),
-        "unlabelled": ("hashed", "unified"),
+        "labelled": ("training",),
+        "unlabelled": ("single", "fused"),
     }
     runs = list(product(methods, databases))
     for number, (method, protocol) in enumerate(runs):
@@ -104,7 +104,7 @@ def _print(data: Any, rows: list[Any], seconds: float) -> None:
     cells = []
     for row in rows:
         query, searched = row.direction.split("->")
-        coded_from = {"learnt": "labels", "hashed": searched, "unified": "both"}
+        coded_from = {"training": "labels", "single": searched, "fused": "both"}
         figures = (f"{value:.3f}" for value in (row.map_all, row.map_50, row.map_100))
         facts = (row.method, str(row.bytes_per_item), row.protocol, coded_from[row.database])
         cells.append([*facts, query, *figures])

@@ -172,15 +172,15 @@ class BaseMethod(BaseEstimator, ABC):
             )
         if mode is None:
             if labels is not None or not views:
-                mode = "learnt"
+                mode = "training"
             else:
-                mode = "hashed" if len(views) == 1 else "unified"
+                mode = "single" if len(views) == 1 else "fused"
         if mode not in self.info.modes:
             raise InvalidInputError(
                 f"{self.info.name} cannot code a database as {mode!r}, only as "
                 f"{' or '.join(map(repr, self.info.modes))}"
             )
-        if mode != "learnt" and not views:
+        if mode != "training" and not views:
             raise InvalidInputError("give views as a mapping of names to matrices, or labels")
         return mode
 
@@ -310,6 +310,6 @@ def held_out_map(method: BaseMethod, views: Any, labels: Any = None) -> float:
 
 
 def _codes(method: BaseMethod, data: MultiViewData, view: str) -> Any:
-    if "hashed" in method.info.modes:
+    if "single" in method.info.modes:
         return method.encode({view: data.views[view]})
     return method.encode(labels=data.labels)

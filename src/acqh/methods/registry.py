@@ -24,7 +24,7 @@ from acqh.io import Bundle, read_bundle, write_bundle
 
 CodeKind = Literal["additive", "binary", "real"]
 Status = Literal["authors' code", "paper", "reconstructed", "plug-in"]
-DatabaseMode = Literal["learnt", "hashed", "unified"]
+DatabaseMode = Literal["training", "single", "fused"]
 
 Method = TypeVar("Method", bound=type)
 
@@ -49,9 +49,9 @@ class MethodInfo:
     code : {"additive", "binary", "real"}
         How a database item is stored: one byte per codebook, bits, or real numbers. A class that
         derives from one of binary or additive methods need not say it again.
-    modes : tuple of {"learnt", "hashed", "unified"}
-        How a database can be coded; the paper's own way first. ``"learnt"`` uses the items'
-        labels or training codes, ``"hashed"`` one view, ``"unified"`` all views together.
+    modes : tuple of {"training", "single", "fused"}
+        How a database can be coded; the paper's own way first. ``"training"`` uses the items'
+        labels or training codes, ``"single"`` one view, ``"fused"`` all views together.
     status : {"authors' code", "paper", "reconstructed", "plug-in"}
         What the implementation follows: the authors' program, the formulas of the paper, or, if
         neither gives the whole method, its description. Methods from elsewhere are plug-ins.
@@ -63,7 +63,7 @@ class MethodInfo:
     >>> from acqh.methods import get
     >>> info = get("dch").info
     >>> info.year, info.code, info.modes[0]
-    (2017, 'binary', 'learnt')
+    (2017, 'binary', 'training')
     """
 
     name: str
@@ -140,7 +140,7 @@ def register(**facts: Any) -> Callable[[Method], Method]:
     --------
     >>> from acqh.methods import BaseMethod, get, register
     >>> facts = {"name": "mine", "title": "Mine", "reference": "Me, My method, 2026"}
-    >>> facts |= {"supervised": True, "code": "real", "modes": ("hashed",)}
+    >>> facts |= {"supervised": True, "code": "real", "modes": ("single",)}
     >>> @register(**facts)  # doctest: +SKIP
     ... class Mine(BaseMethod): ...
     >>> get("mine").info.year  # doctest: +SKIP

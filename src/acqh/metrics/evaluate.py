@@ -7,6 +7,7 @@ from typing import Any, Self, get_args
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, slices
+from acqh._core.keywords import suggest_keywords
 from acqh.errors import InvalidInputError
 from acqh.metrics import compiled
 from acqh.metrics.curves import PrecisionRecallCurve, check_top_n, hits_by_rank
@@ -280,6 +281,7 @@ def precision_recall_curve(
     return metrics.update(scores, relevant)._mean_curve()
 
 
+@suggest_keywords
 def evaluate(
     result: Any,
     query_labels: Any,

@@ -490,7 +490,7 @@ def encode_chunk(model: Any, items: MultiViewData, *, by_labels: bool = False, *
     is_whole = all(mask.all() for mask in items.present.values())
     views: Any = dict(items.views) if is_whole else items  # baselines take a mapping alone
     if not by_labels:
-        mode = "hashed" if len(items.views) == 1 else "unified"
+        mode = "single" if len(items.views) == 1 else "fused"
         return np.asarray(model.encode(views, mode=mode, **how))
     if items.labels is None:
         raise LabelError("the items have no labels; code them by their views")

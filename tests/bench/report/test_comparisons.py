@@ -49,8 +49,8 @@ def test_less_time_is_better(written):
 
 def test_a_method_without_a_choice_of_size_fills_all_columns_and_says_its_bytes(written):
     for n_bytes in (1, 4):
-        written.add("dch", params={"n_bits": 8 * n_bytes}, bytes_asked=n_bytes)
-    written.add("label-ridge", params={}, bytes_asked=1, row={"bytes_per_item": 40})
+        written.add("dch", params={"n_bits": 8 * n_bytes}, bytes_requested=n_bytes)
+    written.add("label-ridge", params={}, bytes_requested=1, row={"bytes_per_item": 40})
     table = compare(load_results(written.path))[0].tables[0]
     assert [column.name for column in table.columns] == ["1 byte", "4 bytes"] * 2
     trivial = table.rows[-1]
@@ -59,8 +59,8 @@ def test_a_method_without_a_choice_of_size_fills_all_columns_and_says_its_bytes(
 
 
 def test_fewer_bytes_than_asked_are_marked(written):
-    written.add("qch", bytes_asked=16, row={"bytes_per_item": 2})
-    written.add("dch", bytes_asked=16, row={"bytes_per_item": 16})
+    written.add("qch", bytes_requested=16, row={"bytes_per_item": 2})
+    written.add("dch", bytes_requested=16, row={"bytes_per_item": 16})
     table = compare(load_results(written.path))[0].tables[0]
     marks = {row.label: [table.marks[mark] for mark in row.marks] for row in table.rows}
     assert marks["dch"] == []
@@ -78,13 +78,13 @@ def test_missing_seeds_are_marked(written):
 
 
 def test_an_unlabelled_database_has_a_table_for_each_way_to_encode_it(written):
-    for database in ("hashed", "unified"):
+    for database in ("single", "fused"):
         written.add("dch", protocol="unlabelled", database=database)
     written.add("dch")
-    written.add("cvh", database="hashed")
+    written.add("cvh", database="single")
     made = compare(load_results(written.path))
     assert {comparison.name for comparison in made} == {
-        "fair-wiki-unlabelled-hashed", "fair-wiki-unlabelled-unified", "fair-wiki-labelled",
+        "fair-wiki-unlabelled-single", "fair-wiki-unlabelled-fused", "fair-wiki-labelled",
     }  # fmt: skip
     labelled = next(made for made in made if made.name == "fair-wiki-labelled").tables[0]
     assert labelled.names == ["method", "encoded from"]

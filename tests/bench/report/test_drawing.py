@@ -40,7 +40,7 @@ def test_names_are_written_and_escaped(plot):
 def test_plots_of_hold_the_means_over_seeds(written):
     for n_bytes, value in ((1, 0.2), (4, 0.4)):
         for seed in (0, 1):
-            written.add("dch", ap=[value + 0.1 * seed], seed=seed, bytes_asked=n_bytes,
+            written.add("dch", ap=[value + 0.1 * seed], seed=seed, bytes_requested=n_bytes,
                         params={"n_bits": 8 * n_bytes})  # fmt: skip
     written.add("label-ridge", params={}, ap=[0.5])
     results = load_results(written.path)

@@ -15,7 +15,7 @@ def table(written):
     for label, value in (("acqh-paper", 0.5), ("dch", 0.4), (r"a_b & \c{d}$1%", 0.3)):
         for seed in (0, 1):
             written.add(label, ap=[value, value + 0.02 * seed], seed=seed)
-    written.add("random", ap=[0.1], database="hashed", row={"bytes_per_item": 2})
+    written.add("random", ap=[0.1], database="single", row={"bytes_per_item": 2})
     return compare(load_results(written.path))[0].tables[0]
 
 

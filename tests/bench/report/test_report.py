@@ -175,7 +175,7 @@ def test_a_store_of_failures_alone_is_reported(written, tmp_path, without_figure
 
 
 def test_a_single_size_without_choice_is_a_table_too(written, tmp_path, without_figures):
-    written.add("label-ridge", params={}, n_components_asked=None, bytes_asked=None)
+    written.add("label-ridge", params={}, n_components_requested=None, bytes_requested=None)
     text = write_report(written.path, tmp_path / "report").page.read_text()
     assert "any size" in text
 
@@ -220,8 +220,8 @@ def test_an_empty_or_damaged_folder_is_told_without_a_traceback(run, written, tm
 
 @pytest.mark.parametrize("protocol", ["label-free", "field"])
 def test_every_protocol_has_tables_of_its_own(written, without_figures, protocol):
-    written.add("cvh", protocol=protocol, database="hashed")
-    written.add("cmfh", protocol=protocol, database="hashed", ap=[0.25, 0.5])
+    written.add("cvh", protocol=protocol, database="single")
+    written.add("cmfh", protocol=protocol, database="single", ap=[0.25, 0.5])
     made = write_report(written.path)
     names = {path.stem for path in made.tables}
     assert f"fair-wiki-{protocol}-hashed-map-all" in names

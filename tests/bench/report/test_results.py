@@ -8,7 +8,7 @@ from acqh.errors import CorruptBundleError, InvalidInputError
 
 
 def test_a_missing_or_empty_folder_says_what_to_do(tmp_path):
-    with pytest.raises(InvalidInputError, match=r"no folder .*nowhere"):
+    with pytest.raises(InvalidInputError, match=r"nowhere"):
         load_results(tmp_path / "nowhere")
     with pytest.raises(InvalidInputError, match="no results; first run: acqh bench"):
         load_results(tmp_path)
@@ -74,9 +74,9 @@ def test_results_are_those_of_the_records_whatever_the_table_says(written):
 
 def test_a_run_knows_its_curves_size_and_kind(written):
     written.add("dch", ap=[0.25, 0.75])
-    written.add("label-ridge rbf", params={"ridge": 1.0}, n_components_asked=None)
+    written.add("label-ridge rbf", params={"ridge": 1.0}, n_components_requested=None)
     written.add("acqh-paper", params={"n_codebooks": 4, "n_components": 16},
-                n_components_asked=None, bytes_asked=None)  # fmt: skip
+                n_components_requested=None, bytes_requested=None)  # fmt: skip
     results = load_results(written.path)
     by_label = {run.label: run for run in results.results}
     np.testing.assert_array_equal(results.average_precisions(by_label["dch"]), [0.25, 0.75])

@@ -9,7 +9,7 @@ from acqh.methods import register
 
 FACTS = {
     "title": "For tests", "reference": "", "year": 2026, "supervised": False, "code": "binary",
-    "modes": ("hashed", "unified"),
+    "modes": ("single", "fused"),
 }  # fmt: skip
 
 

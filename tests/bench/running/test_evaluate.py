@@ -27,7 +27,7 @@ def test_every_ordered_pair_of_views_is_a_direction(data):
 
 def test_figures_are_those_of_the_metric_on_all_scores(data):
     split = make_split(data, "unlabelled", seed=3)
-    rows = evaluate(LabelRidge(), data, split, database="unified")
+    rows = evaluate(LabelRidge(), data, split, database="fused")
     parts = split.parts(data)
     ridge = LabelRidge().fit(parts.train)
     codes = ridge.encode(dict(parts.database.views))
@@ -59,17 +59,17 @@ def test_what_is_timed_and_stored_is_a_search_of_the_index(data, method, search)
     split = make_split(data, "unlabelled")
     parts = split.parts(data)
     fitted = method.fit(parts.train)
-    row, _, ranking = measure(fitted, split, parts, "unified", 0.0)[0]
-    codes = fitted.encode(dict(parts.database.views), mode="unified")
+    row, _, ranking = measure(fitted, split, parts, "fused", 0.0)[0]
+    codes = fitted.encode(dict(parts.database.views), mode="fused")
     view = row.direction.partition("->")[0]
     queries = fitted.embed_queries(parts.query.views[view], view=view)
     np.testing.assert_array_equal(ranking, split.database[search(fitted, codes, queries)])
 
 
 def test_labels_of_an_unlabelled_database_cannot_be_asked_for(data):
-    with pytest.raises(InvalidInputError, match="hides the labels"):
-        evaluate(LabelRidge(), data, make_split(data, "unlabelled"), database="learnt")
-    with pytest.raises(InvalidInputError, match="unified"):
+    with pytest.raises(InvalidInputError, match="hides"):
+        evaluate(LabelRidge(), data, make_split(data, "unlabelled"), database="training")
+    with pytest.raises(InvalidInputError, match="fused"):
         evaluate(LabelRidge(), data, make_split(data, "unlabelled"), database="guessed")
 
 

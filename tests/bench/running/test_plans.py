@@ -32,10 +32,10 @@ def runs_of(source, variants, seeds=(0, 1)):
     )
 
 
-def test_every_method_gets_the_bytes_asked_for(source):
+def test_every_method_gets_the_bytes_requested_for(source):
     train = source.data
     for run in runs_of(source, list_variants(), seeds=(0,)):
-        if run.protocol == "labelled" and run.bytes_asked == 2:
+        if run.protocol == "labelled" and run.bytes_requested == 2:
             method = build(run)
             assert method.info.name == run.method
             if run.method in ("acqh", "ccq", "stacked", "random", "dch"):
@@ -53,16 +53,16 @@ def test_an_unlabelled_database_is_encoded_in_every_way_that_needs_no_labels(sou
         for run in runs
     }
     for label in ("acqh", "label-ridge"):
-        assert modes[label, "labelled"] == {"learnt"}
-        assert modes[label, "unlabelled"] == {"hashed", "unified"}
+        assert modes[label, "labelled"] == {"training"}
+        assert modes[label, "unlabelled"] == {"single", "fused"}
     trivial = [run for run in runs if run.label == "label-ridge"]
     assert len(trivial) == 2 * 3
-    assert all(run.bytes_asked is None for run in trivial)
+    assert all(run.bytes_requested is None for run in trivial)
 
 
 def test_a_method_whose_items_take_two_bytes_at_least_is_not_asked_for_one(source):
     runs = runs_of(source, [make_variant("ccq")])
-    assert {run.bytes_asked for run in runs} == {2, 4, 8, 16}
+    assert {run.bytes_requested for run in runs} == {2, 4, 8, 16}
 
 
 def test_all_means_every_method_without_a_network_and_trivial_baselines():
@@ -85,7 +85,7 @@ def test_a_method_can_be_run_with_kernel_maps():
     variant = make_variant("acqh kernel")
     assert variant.full_params({}, 3)["feature_maps"]["params"]["random_state"] == 3
     assert isinstance(make_maps(variant.feature_maps, 3), KernelMap)
-    with pytest.raises(InvalidInputError, match="there are: rbf, kernel"):
+    with pytest.raises(InvalidInputError, match="rbf, kernel"):
         make_maps("poly", 0)
 
 

@@ -72,7 +72,7 @@ def test_the_example_runs_from_its_file(tmp_path):
     ("argument", "content", "message"),
     [
         ("mine.py", "", "FILE.py:CLASS"),
-        ("other.py:Mine", "", "there is no file"),
+        ("other.py:Mine", "", "no such file"),
         ("mine.py:Mine", "", "no class Mine that derives"),
         ("mine.py:Mine", "1 / 0", "ZeroDivisionError"),
         (

@@ -116,7 +116,7 @@ def test_failures_and_crashes_are_rows_and_the_run_goes_on(tmp_path, data_file):
 
 def test_ways_to_encode_the_database_share_one_fit(data_file):
     runs = runs_of(data_file, "acqh", protocols=("unlabelled",))
-    assert [run.database for run in runs] == ["hashed", "unified"]
+    assert [run.database for run in runs] == ["single", "fused"]
     rows = [facts["rows"][0] for facts, *_ in run_here(runs, data_file).values()]
     assert rows[0]["fit_seconds"] == rows[1]["fit_seconds"]
     alone, *_ = run_here(runs[1:], data_file)[runs[1].key]
@@ -141,7 +141,7 @@ def test_curves_agree_with_the_figures(data_file):
 def test_stored_rankings_give_the_figures_again(tmp_path):
     data = acqh.make_multiview(200, n_labels=3, random_state=0)
     asked = {"methods": ["acqh", "dch", "label-ridge"], "bits": [8], "protocol": "labelled"}
-    summary = bench.run(data, out=tmp_path, seeds=1, n_threads=1, **asked)
+    summary = bench.run(data, out=tmp_path, n_splits=1, n_threads=1, **asked)
     assert (summary.n_done, summary.n_failed, summary.out) == (3, 0, tmp_path)
     split = bench.make_split(data, "labelled", seed=0)
     store = Store(tmp_path)
@@ -164,9 +164,9 @@ def test_classes_and_files_name_methods_as_names_do(tmp_path, data_file):
     assert {run.label for run in planned.runs} == {"cvh", "raising", "random"}
     assert planned.settings.method_files == (f"{PLUGINS}:Raising",)
     assert not (tmp_path / "results.csv").exists()
-    with pytest.raises(InvalidInputError, match="names or classes"):
+    with pytest.raises(InvalidInputError, match="methods must be"):
         bench.plan([data_file], out=tmp_path, methods=[3])
-    with pytest.raises(InvalidInputError, match="whole bytes"):
+    with pytest.raises(InvalidInputError, match="multiples of 8"):
         bench.plan([data_file], out=tmp_path, bits=[12])
     with pytest.raises(InvalidInputError, match="unlabelled"):
         bench.plan([data_file], out=tmp_path, protocol="other")
@@ -175,7 +175,7 @@ def test_classes_and_files_name_methods_as_names_do(tmp_path, data_file):
 
 
 def test_without_labels_only_methods_that_need_none_are_trained(data_file, tmp_path):
-    planned = bench.plan(data_file, out=tmp_path, bits=[16], protocol="label-free", seeds=1)
+    planned = bench.plan(data_file, out=tmp_path, bits=[16], protocol="label-free", n_splits=1)
     names = {run.method for run in planned.runs}
     assert {"acqh", "cmfh", "lssh", "ccq", "stacked", "cvh", "fsh", "cre", "random"} <= names
     assert all(find_method(name).info.label_free for name in names)
@@ -241,7 +241,10 @@ def waiting_run(tmp_path, data_file, pipes):
 
 @needs_pipes
 def test_a_killed_run_resumes_with_the_run_it_was_at(tmp_path, data_file, waiting_run):
-    with pytest.raises(InvalidInputError, match="another run"), Store(tmp_path / "out").locked():
+    with (
+        pytest.raises(InvalidInputError, match="another process"),
+        Store(tmp_path / "out").locked(),
+    ):
         pass
     waiting_run.kill()
     waiting_run.communicate(timeout=PATIENCE)

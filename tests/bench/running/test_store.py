@@ -11,13 +11,13 @@ from acqh.bench.running.store import Store
 from acqh.errors import CorruptBundleError, InvalidInputError
 
 RUN = Run(
-    dataset="tiny", data_sha256="ab", preparation={}, protocol="labelled", database="learnt",
+    dataset="tiny", data_sha256="ab", preparation={}, protocol="labelled", database="training",
     method="acqh", code="c0de", params={"n_components": 8, "random_state": 0}, feature_maps=None,
     seed=0, official=False, n_threads=1, label="acqh",
-    n_components_asked=8,
+    n_components_requested=8,
 )  # fmt: skip
 ROW = ResultRow(
-    dataset="tiny", protocol="labelled", method="acqh", database="learnt", n_components=8,
+    dataset="tiny", protocol="labelled", method="acqh", database="training", n_components=8,
     bytes_per_item=4, seed=0, direction="image->text", map_all=0.5, map_50=0.5, map_100=0.5,
     map_5000=0.5, fit_seconds=1.0, encode_seconds=0.5, query_seconds=0.25, n_train=9, n_query=3,
     n_database=9, n_codes=5,
@@ -29,11 +29,11 @@ def record_of(run, **facts):
 
 
 def test_a_run_is_known_by_its_setting_alone():
-    same = replace(RUN, label="other", bytes_asked=4)
+    same = replace(RUN, label="other", bytes_requested=4)
     assert same.key == RUN.key
     changes = {
         "dataset": "other", "data_sha256": "cd", "preparation": {"text": {"class": "Center"}},
-        "protocol": "unlabelled", "database": "hashed", "method": "dch", "code": "other",
+        "protocol": "unlabelled", "database": "single", "method": "dch", "code": "other",
         "params": {"n_components": 16}, "feature_maps": "rbf", "seed": 1,
         "official": True, "n_threads": 2,
     }  # fmt: skip
@@ -42,7 +42,7 @@ def test_a_run_is_known_by_its_setting_alone():
 
 
 def test_ways_to_encode_the_database_share_a_fit_and_nothing_else_does():
-    assert replace(RUN, database="hashed").fit_key == RUN.fit_key
+    assert replace(RUN, database="single").fit_key == RUN.fit_key
     assert replace(RUN, seed=1).fit_key != RUN.fit_key
 
 
@@ -89,7 +89,7 @@ def test_a_damaged_record_is_named(tmp_path):
 def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
     with (
         Store(tmp_path).locked(),
-        pytest.raises(InvalidInputError, match="another run"),
+        pytest.raises(InvalidInputError, match="another process"),
         Store(tmp_path).locked(),
     ):
         pass

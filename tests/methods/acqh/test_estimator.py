@@ -365,7 +365,7 @@ def test_wrong_input_is_refused_with_the_reason(data, model):
         (LabelError, "item 0 has no labels", lambda: model.encode(labels=data.labels * 0)),
         (LabelError, "3 columns, but 6", lambda: model.encode(labels=np.eye(3))),
         (InvalidInputError, "give labels", lambda: model.encode()),
-        (InvalidInputError, "one view", lambda: model.encode(data.views, mode="hashed")),
+        (InvalidInputError, "one view", lambda: model.encode(data.views, mode="single")),
         (InvalidInputError, "no items", lambda: model.encode({"image": X[:0]})),
         (InvalidInputError, "shape", lambda: model.decode(np.zeros((2, 3), dtype=np.uint8))),
         (InvalidInputError, "0 to 15", lambda: model.decode(np.full((1, 2), 16, dtype=np.uint8))),

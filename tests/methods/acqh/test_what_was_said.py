@@ -39,7 +39,7 @@ def test_labels_that_data_bring_are_used_in_coding_as_in_fitting(data, targets):
     np.testing.assert_array_equal(model.embed(data), model.embed(data.views, labels=data.labels))
     by_views = model.encode(data.views)
     assert np.any(by_views != by_labels)
-    np.testing.assert_array_equal(model.encode(data, mode="unified"), by_views)
+    np.testing.assert_array_equal(model.encode(data, mode="fused"), by_views)
     np.testing.assert_array_equal(model.encode(data, labels=data.labels), by_labels)
     with pytest.raises(InvalidInputError, match="labels were given twice"):
         model.encode(data, labels=1 - data.labels)
@@ -50,7 +50,7 @@ def test_labels_of_other_names_are_not_taken_for_those_fitted(data):
     other = acqh.MultiViewData(data.views, data.labels, label_names=["a", "b", "c", "d"])
     with pytest.raises(LabelError, match="label names differ"):
         model.encode(other)
-    assert model.encode(other, mode="unified").shape == (200, 2)
+    assert model.encode(other, mode="fused").shape == (200, 2)
 
 
 def test_labels_of_data_that_are_no_target_are_passed_over(data):

@@ -73,7 +73,7 @@ def test_ccq_rotations_and_codebooks_never_raise_the_objective(seed):
 @pytest.mark.parametrize("method", [CCQ, Stacked])
 def test_an_index_ranks_items_by_distance_as_the_method_says(method, data):
     model = method(2, 64, random_state=0).fit(data.views)
-    codes = model.encode(data.views, mode="unified")
+    codes = model.encode(data.views, mode="fused")
     assert codes.shape == (200, 3)
     assert model.bytes_per_item == 3
     decoded = model.decode(codes).astype(np.float64)
@@ -135,7 +135,7 @@ def test_unpaired_views_and_several_for_one_are_refused(data):
     with pytest.raises(ViewError, match="paired by row"):
         model.encode({"image": data.views["image"][:3], "text": data.views["text"]})
     with pytest.raises(InvalidInputError, match="takes one view"):
-        model.encode(data.views, mode="hashed")
+        model.encode(data.views, mode="single")
 
 
 def test_all_principal_components_lose_nothing_of_the_standardised_views(data):

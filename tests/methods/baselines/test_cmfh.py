@@ -49,7 +49,7 @@ def test_no_small_change_lowers_what_a_step_minimises(seed):
 def test_training_items_coded_as_new_ones_get_the_codes_they_learnt():
     data = acqh.make_multiview(120, {"image": 9, "text": 12, "sound": 6}, random_state=0)
     model = CMFH(16, random_state=0).fit(data.views)
-    np.testing.assert_array_equal(model.encode(data.views, mode="unified"), model.training_codes_)
+    np.testing.assert_array_equal(model.encode(data.views, mode="fused"), model.training_codes_)
     np.testing.assert_array_equal(model.encode(), model.training_codes_)
 
 
@@ -75,4 +75,4 @@ def test_unpaired_views_cannot_be_unified():
     model = CMFH(4, random_state=0).fit(data.views)
     views = {"image": data.views["image"][:5], "text": data.views["text"]}
     with pytest.raises(ViewError, match="paired by row"):
-        model.encode(views, mode="unified")
+        model.encode(views, mode="fused")

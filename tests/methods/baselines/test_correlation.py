@@ -117,7 +117,7 @@ def test_more_bits_than_directions_give_fewer_bits_and_a_warning(method):
     with pytest.warns(FewerBitsWarning, match=f"finds 2 directions .* not {8}"):
         model = method(8).fit({"image": narrow, "text": data.views["text"]}, data.labels)
     assert model.n_bits_ == 2
-    assert model.encode({"image": narrow}, mode="hashed").shape == (100, 1)
+    assert model.encode({"image": narrow}, mode="single").shape == (100, 1)
 
 
 @pytest.mark.parametrize("method", [CVH, SCMOrth, SCMSeq])

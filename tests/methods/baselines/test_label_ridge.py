@@ -111,7 +111,7 @@ def test_wrong_input_is_refused_with_the_reason(data):
     with pytest.raises(InvalidInputError, match="give labels"):
         control.encode()
     with pytest.raises(InvalidInputError, match="give views"):
-        control.encode(labels=data.labels, mode="hashed")
+        control.encode(labels=data.labels, mode="single")
     with pytest.raises(InvalidInputError, match="cannot code a database as 'magic'"):
         control.encode(data.views, mode="magic")
 

@@ -108,7 +108,7 @@ def test_views_of_a_gsph_item_vote_with_their_probabilities(data):
     p = [expit(method.project(X, view=view)) for view, X in data.views.items()]
     expected = 0.5 * (2 * p[0] - 1) + 0.5 * (2 * p[1] - 1)
     np.testing.assert_array_equal(
-        method.decode(method.encode(data.views, mode="unified")), np.where(expected >= 0, 1, -1)
+        method.decode(method.encode(data.views, mode="fused")), np.where(expected >= 0, 1, -1)
     )
 
 
@@ -118,11 +118,11 @@ def test_views_of_a_seph_item_are_put_together_by_bayes(data):
     prior = expit(method.prior_log_odds_)
     expected = p * q / prior - (1 - p) * (1 - q) / (1 - prior)
     np.testing.assert_array_equal(
-        method.decode(method.encode(data.views, mode="unified")), np.where(expected >= 0, 1, -1)
+        method.decode(method.encode(data.views, mode="fused")), np.where(expected >= 0, 1, -1)
     )
     alone = {"image": data.views["image"]}
     np.testing.assert_array_equal(
-        method.encode(alone, mode="unified"), method.encode(alone, mode="hashed")
+        method.encode(alone, mode="fused"), method.encode(alone, mode="single")
     )
 
 
@@ -140,5 +140,5 @@ def test_the_linear_variant_works_on_sparse_words():
         method = cls(8, feature_maps="bias", max_iter=20, random_state=0).fit(data)
         assert method.projections_["text"].shape == (41, 8)
         hashed = method.decode(method.hash(data.views["text"], view="text"))
-        unified = method.decode(method.encode(data.views, mode="unified"))
+        unified = method.decode(method.encode(data.views, mode="fused"))
         assert np.mean(hashed == unified) > 0.6

@@ -133,13 +133,13 @@ def test_either_view_can_be_the_sparse_one_and_a_part_can_be_enough():
     assert second.components_.shape == (8, 8)
     assert second.basis_.shape == (8, 10)
     for model in (first, second):
-        codes = np.unpackbits(model.encode(data.views, mode="unified"), axis=1).astype(int)
+        codes = np.unpackbits(model.encode(data.views, mode="fused"), axis=1).astype(int)
         distance = np.sum(codes[:, None] != codes[None], axis=2)
         alike = data.labels.astype(int) @ data.labels.T > 0
         assert distance[alike].mean() < distance[~alike].mean()
     image = {"image": data.views["image"]}
     np.testing.assert_array_equal(
-        first.encode(image, mode="unified"), first.encode(image, mode="hashed")
+        first.encode(image, mode="fused"), first.encode(image, mode="single")
     )
 
 

@@ -150,5 +150,5 @@ def test_a_base_view_that_is_not_there_is_refused(torch, data):
 def test_unseen_wiki_items_are_found_far_better_than_by_chance(cls, torch, data_dir):
     wiki = acqh.load_dataset("wiki", data_dir=data_dir)
     model = cls(16, hidden=128, max_epochs=10, random_state=0)
-    rows = evaluate(model, wiki, make_split(wiki, "labelled", official=True), database="hashed")
+    rows = evaluate(model, wiki, make_split(wiki, "labelled", official=True), database="single")
     assert min(row.map_all for row in rows) > 0.15  # chance is 0.111

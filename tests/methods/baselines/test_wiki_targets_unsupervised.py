@@ -39,13 +39,13 @@ def measure(wiki):
     ],
 )
 def test_scm_seq_gives_the_published_figures(measure, n_bits, published):
-    found = measure("scm-seq", n_bits, database="hashed", stop_at_rise=False)
+    found = measure("scm-seq", n_bits, database="single", stop_at_rise=False)
     assert found == pytest.approx(published, abs=1e-3)
 
 
 @pytest.mark.parametrize(("n_bits", "expected"), [(16, (0.234, 0.226)), (32, (0.241, 0.246))])
 def test_scm_seq_that_stops_at_a_rise_is_a_little_better(measure, n_bits, expected):
-    found = measure("scm-seq", n_bits, database="hashed")
+    found = measure("scm-seq", n_bits, database="single")
     assert found == pytest.approx(expected, abs=1e-3)
 
 
@@ -54,14 +54,14 @@ def test_scm_seq_that_stops_at_a_rise_is_a_little_better(measure, n_bits, expect
     ("method", "expected"), [("cvh", (0.189, 0.184)), ("scm-orth", (0.169, 0.175))]
 )
 def test_correlation_methods_use_the_nine_directions_there_are(measure, method, expected):
-    assert measure(method, 16, database="hashed") == pytest.approx(expected, abs=5e-3)
+    assert measure(method, 16, database="single") == pytest.approx(expected, abs=5e-3)
 
 
 def test_qch_at_eight_bits_and_at_the_nine_that_ten_classes_give(measure):
-    assert measure("qch", 8, database="hashed", random_state=0) == pytest.approx(
+    assert measure("qch", 8, database="single", random_state=0) == pytest.approx(
         (0.220, 0.260), abs=0.03
     )
-    assert measure("qch", 32, database="hashed", random_state=0) == pytest.approx(
+    assert measure("qch", 32, database="single", random_state=0) == pytest.approx(
         (0.213, 0.245), abs=0.03
     )
 
@@ -69,19 +69,19 @@ def test_qch_at_eight_bits_and_at_the_nine_that_ten_classes_give(measure):
 @pytest.mark.parametrize(
     ("method", "size", "database", "expected"),
     [
-        ("ccq", 2, "unified", (0.165, 0.300)),
-        ("ccq", 4, "unified", (0.171, 0.343)),
-        ("ccq", 8, "unified", (0.173, 0.357)),
-        ("ccq", 4, "hashed", (0.224, 0.159)),
-        ("cmfh", 16, "unified", (0.226, 0.515)),
-        ("cmfh", 32, "unified", (0.243, 0.520)),
-        ("cmfh", 32, "hashed", (0.247, 0.237)),
-        ("cre", 16, "learnt", (0.240, 0.524)),
-        ("cre", 32, "learnt", (0.250, 0.542)),
-        ("ksh", 16, "learnt", (0.263, 0.591)),
-        ("fsh", 16, "hashed", (0.243, 0.242)),
-        ("fsh", 32, "hashed", (0.248, 0.254)),
-        ("fsh", 32, "unified", (0.233, 0.487)),
+        ("ccq", 2, "fused", (0.165, 0.300)),
+        ("ccq", 4, "fused", (0.171, 0.343)),
+        ("ccq", 8, "fused", (0.173, 0.357)),
+        ("ccq", 4, "single", (0.224, 0.159)),
+        ("cmfh", 16, "fused", (0.226, 0.515)),
+        ("cmfh", 32, "fused", (0.243, 0.520)),
+        ("cmfh", 32, "single", (0.247, 0.237)),
+        ("cre", 16, "training", (0.240, 0.524)),
+        ("cre", 32, "training", (0.250, 0.542)),
+        ("ksh", 16, "training", (0.263, 0.591)),
+        ("fsh", 16, "single", (0.243, 0.242)),
+        ("fsh", 32, "single", (0.248, 0.254)),
+        ("fsh", 32, "fused", (0.233, 0.487)),
     ],
 )
 def test_a_method_scores_what_its_prototype_did(measure, method, size, database, expected):
@@ -95,5 +95,5 @@ def test_a_method_scores_what_its_prototype_did(measure, method, size, database,
     [(16, (0.2141, 0.5031)), (32, (0.2216, 0.5224)), (64, (0.2218, 0.5293))],
 )
 def test_lssh_gives_about_the_published_figures(measure, n_bits, published):
-    found = measure("lssh", n_bits, database="unified", random_state=0)
+    found = measure("lssh", n_bits, database="fused", random_state=0)
     assert found == pytest.approx(published, abs=0.017)

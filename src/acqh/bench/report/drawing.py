@@ -87,13 +87,13 @@ def _figure(plot: Plot) -> Any:
 
 
 def _styles(plot: Plot) -> dict[str, _Style]:
-    """Return how each line is drawn: the same in all panels, known methods in all figures."""
+    """Return the style of each line: constant over panels, and over figures for known methods."""
     kinds = {series.label: series.kind for panel in plot.panels for series in panel.series}
     known_others = {*_KNOWN_OURS, *_KNOWN_TRIVIAL}
     baselines = tuple(name for name in list_methods() if name not in known_others)
-    known = {"ours": _KNOWN_OURS, "baseline": baselines, "trivial": _KNOWN_TRIVIAL}
+    names_by_kind = {"ours": _KNOWN_OURS, "baseline": baselines, "trivial": _KNOWN_TRIVIAL}
     styles: dict[str, _Style] = {}
-    for kind, names in known.items():
+    for kind, names in names_by_kind.items():
         labels = [label for label in kinds if kinds[label] == kind]
         others = [label for label in labels if label not in names]
         for label in labels:
@@ -104,15 +104,15 @@ def _styles(plot: Plot) -> dict[str, _Style]:
 
 
 def _style(kind: str, number: int) -> _Style:
-    # One further where colours repeat, so that points can be told apart as well.
+    # When colours repeat, shift the markers too, so that points stay distinguishable.
     marker = _MARKERS[(number + number // len(_BASELINES)) % len(_MARKERS)]
     if kind == "ours":
         color = _OURS[number % len(_OURS)]
         return {"color": color, "linewidth": 2.0, "marker": marker, "markersize": 4.5, "zorder": 4}
     if kind == "trivial":
-        look = {"linestyle": _DASHES[number % len(_DASHES)], "marker": "_|x"[number % 3]}
-        return {"color": _TRIVIAL_COLOR, "linewidth": 1.4, "markersize": 7, "zorder": 3, **look}
-    # The palette repeats with dashes, so that twice as many lines can be told apart.
+        line = {"linestyle": _DASHES[number % len(_DASHES)], "marker": "_|x"[number % 3]}
+        return {"color": _TRIVIAL_COLOR, "linewidth": 1.4, "markersize": 7, "zorder": 3, **line}
+    # The palette repeats with dashes, to distinguish twice as many lines.
     is_dashed = number // len(_BASELINES) % 2
     return {
         "color": _BASELINES[number % len(_BASELINES)], "linewidth": 1.0,
@@ -140,7 +140,7 @@ def _draw_panel(ax: Any, panel: Panel, plot: Plot, styles: dict[str, _Style]) ->
 
 
 def _plain_ticks(ax: Any, plot: Plot, series: Sequence[Series]) -> None:
-    """Write numbers out; where there are few sizes, as 1, 2, 4, 8, 16, put ticks at them."""
+    """Format ticks as plain numbers; set them at the sizes if there are few, such as 1, 2, 4."""
     ticker = require("matplotlib.ticker")
     if plot.x_log:
         ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short(value)))
@@ -159,7 +159,7 @@ def _short(value: float) -> str:
 def _draw_legend(figure: Any, styles: dict[str, _Style]) -> None:
     lines = require("matplotlib.lines")
     handles = [lines.Line2D([], [], **style) for style in styles.values()]
-    # Matplotlib leaves out names that start with an underscore.
+    # Matplotlib omits names that start with an underscore.
     names = [f" {name}" if name.startswith("_") else name for name in styles]
     figure.legend(
         handles, names, loc="outside lower center", ncols=min(len(names), _LEGEND_COLUMNS),

@@ -195,7 +195,7 @@ def to_html(table: Table) -> str:
         f"{_html_table(heads, lines, table.title, groups, key)}\n"
         f'<ul class="notes">{"".join(f"<li>{note}</li>" for note in notes)}</ul>\n'
         f'<div class="tools"><button type="button" data-copy="{name}-tex">Copy as LaTeX</button>'
-        f'<span>Beside this page: <a href="tables/{name}.csv">CSV</a>, '
+        f'<span>Download: <a href="tables/{name}.csv">CSV</a>, '
         f'<a href="tables/{name}.tex">LaTeX</a></span></div>\n'
         f'<pre id="{name}-tex" hidden>{escape(to_latex(table))}</pre>'
     )

@@ -1,4 +1,4 @@
-"""The page of a report: results, and what a reader needs besides them."""
+"""HTML document of a report: results, methods, settings and citation."""
 
 import json
 import shlex
@@ -44,13 +44,18 @@ def render_page(
     drawn: Mapping[str, bytes],
     title: str,
 ) -> str:
-    """Return the page as one HTML document that needs nothing from elsewhere.
+    """Return one self-contained HTML document.
 
     `plots`: by the name of their comparison. `drawn`: the SVG of every plot, by name.
     """
     sections = [
-        (3, f"section-{each.name}", each.title, _comparison(each, plots.get(each.name, ()), drawn))
-        for each in comparisons
+        (
+            3,
+            f"section-{comparison.name}",
+            comparison.title,
+            _comparison(comparison, plots.get(comparison.name, ()), drawn),
+        )
+        for comparison in comparisons
     ]
     contents, body = [], [_header(results, title)]
     for level, name, heading, content in _sections(results, comparisons, sections):
@@ -84,7 +89,7 @@ def _sections(
         yield from sections
     if results.failures:
         lead = "<p>These runs failed; nothing above includes them.</p>"
-        yield 2, "failures", "What failed", lead + _failures(results)
+        yield 2, "failures", "Failed runs", lead + _failures(results)
     if results.results:
         yield 2, "methods", "Methods", _methods(results)
         yield 2, "settings", "Settings", _settings(results)
@@ -103,7 +108,7 @@ def _header(results: Results, title: str) -> str:
     if failures:
         tiles += f'<li class="alarm"><b>{len(failures):,}</b> <a href="#failures">failed</a></li>'
     skipped = results.n_skipped
-    told = (
+    skipped_note = (
         f'<p class="soft">{skipped:,} older runs are skipped: data or the code of methods have '
         "changed since, or the same setting was run with other threads.</p>"
         if skipped
@@ -112,12 +117,12 @@ def _header(results: Results, title: str) -> str:
     return (
         f'<header><h1>{escape(title)}</h1><button type="button" class="theme">Light / dark</button>'
         f'<p class="soft">Made by acqh {__version__}. Click a heading to sort.</p>'
-        f'</header>\n<ul class="tiles">{tiles}</ul>{told}'
+        f'</header>\n<ul class="tiles">{tiles}</ul>{skipped_note}'
     )
 
 
 def _winners(comparisons: Sequence[Comparison]) -> str:
-    """Return who is first in each column of each fair table."""
+    """Return a table of the best method of each column of each comparison."""
     sizes: dict[str, None] = {}
     rows: dict[tuple[str, str], dict[str, str]] = {}
     ours = []
@@ -127,14 +132,14 @@ def _winners(comparisons: Sequence[Comparison]) -> str:
             for column, entry in zip(table.columns, row.entries, strict=True):
                 sizes[column.name] = None
                 if entry is not None and entry.place == 1:
-                    found = rows.setdefault((comparison.title, column.group), {})
+                    winners = rows.setdefault((comparison.title, column.group), {})
                     figure = f" {entry.summary.mean:.{table.quantity.digits}f}"
-                    equal = found.get(column.name, "").removesuffix(figure)
-                    found[column.name] = f"{equal} and {row.label}{figure}".removeprefix(" and ")
+                    equal = winners.get(column.name, "").removesuffix(figure)
+                    winners[column.name] = f"{equal} and {row.label}{figure}".removeprefix(" and ")
                     ours += [row.label + figure] if row.kind == "ours" else []
     return plain_html(
         ("database", "direction", *sizes),
-        [(*name, *(found.get(size, "–") for size in sizes)) for name, found in rows.items()],
+        [(*name, *(winners.get(size, "–") for size in sizes)) for name, winners in rows.items()],
         caption="First of each column by MAP@all, trivial baselines included",
         highlighted=ours,
     )
@@ -162,9 +167,9 @@ def _figures(name: str, plots: Sequence[Plot], drawn: Mapping[str, bytes]) -> st
 
 
 def _tabs(name: str, tabs: Iterable[tuple[str, str]]) -> str:
-    """Return panels of which one is shown, chosen by labels above them; on paper all are.
+    """Return panels with labels above them: the browser shows one, print shows all.
 
-    `name` is unique on the page; a tab is a label, as text, and content, as HTML.
+    `name` is unique in the document; a tab is a label, as text, and content, as HTML.
     """
     labels, panels = [], []
     for number, (label, content) in enumerate(tabs):
@@ -179,23 +184,23 @@ def _tabs(name: str, tabs: Iterable[tuple[str, str]]) -> str:
 
 
 def _failures(results: Results) -> str:
-    """Return the runs that failed, with reasons; runs with one reason in one line."""
-    found: dict[tuple[str, ...], list[Record]] = {}
+    """Return a table of failed runs, one row per reason."""
+    by_reason: dict[tuple[str, ...], list[Record]] = {}
     for record in results.failures:
         setting = record["setting"]
         name = (record["label"], setting["dataset"], setting["protocol"], setting["database"])
-        found.setdefault((*name, str(record.get("reason") or "not said")), []).append(record)
+        by_reason.setdefault((*name, str(record.get("reason") or "unknown")), []).append(record)
     return plain_html(
         ("method", "data", "protocol", "database", "reason", "sizes", "seeds"),
-        [(*name, _sizes(records), _seeds(records)) for name, records in found.items()],
+        [(*name, _sizes(records), _seeds(records)) for name, records in by_reason.items()],
     )
 
 
 def _sizes(records: Sequence[Record]) -> str:
     sizes = {
-        f"{record['bytes_asked']} bytes"
-        if record.get("bytes_asked")
-        else f"K = {record.get('n_components_asked')}"
+        f"{record['bytes_requested']} bytes"
+        if record.get("bytes_requested")
+        else f"K = {record.get('n_components_requested')}"
         for record in records
     }
     return ", ".join(sorted(sizes))
@@ -206,7 +211,7 @@ def _seeds(records: Iterable[Record]) -> str:
 
 
 def _settings(results: Results) -> str:
-    """Return data, splits, parameters, versions and machine of all that is in the report."""
+    """Return data, splits, parameters, versions and machine of all runs in the report."""
     records = [*{run.record["key"]: run.record for run in results.results}.values()]
     tabs = [
         ("Data", _data(records)),
@@ -226,22 +231,22 @@ def _data(records: Sequence[Record]) -> str:
         row = record["rows"][0]
         counts = tuple(f"{row[name]:,}" for name in ("n_train", "n_query", "n_database"))
         prepared = "; ".join(
-            f"{view}: {_map_name(made)}"
-            for view, made in (setting.get("preparation") or {}).items()
+            f"{view}: {_map_name(feature_map)}"
+            for view, feature_map in (setting.get("preparation") or {}).items()
         )
         name = (setting["dataset"], setting["protocol"], *counts)
         digest = str(setting.get("data_sha256", ""))[:16]
         rows[name] = (*name, prepared or "none", digest)
     columns = ("data", "protocol", "training", "queries", "database", "preparation", "sha256")
-    said = " ".join(f"{p.name.capitalize()}: {p.description}." for p in PROTOCOLS.values())
-    return f"<p>{said}</p>{plain_html(columns, sorted(rows.values()))}"
+    definitions = " ".join(f"{p.name.capitalize()}: {p.description}." for p in PROTOCOLS.values())
+    return f"<p>{definitions}</p>{plain_html(columns, sorted(rows.values()))}"
 
 
-def _map_name(described: Any) -> str:
-    if not isinstance(described, Mapping) or "class" not in described:
-        return str(described)
-    given = {key: value for key, value in described.get("params", {}).items() if value is not None}
-    return f"{described['class']}({', '.join(f'{key}={value}' for key, value in given.items())})"
+def _map_name(stored: Any) -> str:
+    if not isinstance(stored, Mapping) or "class" not in stored:
+        return str(stored)
+    params = {key: value for key, value in stored.get("params", {}).items() if value is not None}
+    return f"{stored['class']}({', '.join(f'{key}={value}' for key, value in params.items())})"
 
 
 def _splits(records: Sequence[Record]) -> str:
@@ -256,24 +261,30 @@ def _splits(records: Sequence[Record]) -> str:
 
 
 def _parameters(records: Sequence[Record]) -> str:
-    """Return one line per label: what all its runs share, and which values the others take."""
-    found: dict[str, dict[str, list[Any]]] = {}
+    """Return one row per label: the constant parameters, and the values of the varied ones."""
+    by_label: dict[str, dict[str, list[Any]]] = {}
     for record in records:
-        values = found.setdefault(record["label"], {})
+        values = by_label.setdefault(record["label"], {})
         for name, value in record["setting"]["params"].items():
-            seen = values.setdefault(name, [])
-            if value not in seen:
-                seen.append(value)
+            distinct = values.setdefault(name, [])
+            if value not in distinct:
+                distinct.append(value)
     rows = []
-    for label, values in sorted(found.items()):
-        fixed = [f"{name}={json.dumps(seen[0])}" for name, seen in values.items() if len(seen) == 1]
-        varied = [f"{name}: {_listed(seen)}" for name, seen in values.items() if len(seen) > 1]
+    for label, values in sorted(by_label.items()):
+        fixed = [
+            f"{name}={json.dumps(distinct[0])}"
+            for name, distinct in values.items()
+            if len(distinct) == 1
+        ]
+        varied = [
+            f"{name}: {_listed(distinct)}" for name, distinct in values.items() if len(distinct) > 1
+        ]
         rows.append((label, ", ".join(fixed), "; ".join(varied)))
     return plain_html(("method", "the same in all runs", "varied"), rows)
 
 
 def _listed(values: Sequence[Any]) -> str:
-    """Return values as JSON, numbers in order and before all else."""
+    """Return values as JSON: sorted numbers first."""
     numbers = sorted(value for value in values if isinstance(value, int | float))
     others = [value for value in values if not isinstance(value, int | float)]
     return ", ".join(json.dumps(value) for value in (*numbers, *others))
@@ -284,7 +295,7 @@ def _machines(records: Sequence[Record]) -> str:
     for record in records:
         machine = ", ".join(f"{key}: {value}" for key, value in record["machine"].items())
         versions = ", ".join(f"{key} {value}" for key, value in record["versions"].items())
-        name = (machine, versions, str(record["setting"].get("n_threads", "not said")))
+        name = (machine, versions, str(record["setting"].get("n_threads", "unknown")))
         rows[name] = rows.get(name, 0) + 1
     columns = ("machine", "versions", "threads", "runs")
     return plain_html(columns, [(*name, count) for name, count in rows.items()])
@@ -292,14 +303,14 @@ def _machines(records: Sequence[Record]) -> str:
 
 def _methods(results: Results) -> str:
     """Return the table of methods: reference, status, differences from the source."""
-    known = set(list_methods())
+    registered = set(list_methods())
     rows = []
     columns = ("rows", "method", "reference", "code", "learns from", "status", "differences")
     for method, runs in sorted(
         group(results.results, lambda run: run.setting["method"], unique=False).items()
     ):
         labels = ", ".join(dict.fromkeys(run.label for run in runs))
-        if method not in known:
+        if method not in registered:
             rows.append((labels, *[""] * (len(columns) - 1)))
             continue
         info = get(method).info

@@ -12,7 +12,7 @@ from acqh.bench.report.tables import Comparison, arrow, byte_name
 
 # The size at which curves are drawn.
 _MIDDLE_BYTES = 4
-# Points of a drawn curve; more cannot be told apart.
+# Points of a drawn curve; more are indistinguishable.
 _MAX_POINTS = 40
 
 _Points = tuple[tuple[float, ...], tuple[float, ...]]
@@ -20,11 +20,11 @@ _Points = tuple[tuple[float, ...], tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Series:
-    """A line or, with a single point, a dot; without a size, a level across the panel."""
+    """A line, a dot (a single point), or a horizontal line (no x)."""
 
     label: str
     kind: Kind
-    # Without x, y is one level.
+
     x: tuple[float, ...]
     y: tuple[float, ...]
 
@@ -127,5 +127,5 @@ def _time_and_quality(results: Sequence[Result]) -> _Points:
 
 
 def _thin(x: Array, y: Array) -> _Points:
-    kept = np.unique(np.linspace(0, len(x) - 1, _MAX_POINTS).round().astype(int))
-    return tuple(map(float, x[kept])), tuple(map(float, y[kept]))
+    points = np.unique(np.linspace(0, len(x) - 1, _MAX_POINTS).round().astype(int))
+    return tuple(map(float, x[points])), tuple(map(float, y[points]))

@@ -1,4 +1,4 @@
-"""Write the report of a bench: one HTML page, and tables as CSV, LaTeX and Markdown."""
+"""Write the report of a bench: one HTML document, and tables as CSV, LaTeX and Markdown."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ _FORMATS = {"csv": to_csv, "tex": to_latex, "md": to_markdown}
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """What was written.
+    """Files and counts of a report.
 
     Attributes
     ----------
     page : Path
-        One HTML file that needs no other.
+        The self-contained HTML file.
     tables : tuple of Path
         CSV, LaTeX and Markdown.
     n_runs, n_failed : int
@@ -32,8 +32,8 @@ class ReportFiles:
     Examples
     --------
     >>> import acqh
-    >>> made = acqh.bench.write_report("results")  # doctest: +SKIP
-    >>> made.page  # doctest: +SKIP
+    >>> report = acqh.bench.write_report("results")  # doctest: +SKIP
+    >>> report.page  # doctest: +SKIP
     PosixPath('results/report/index.html')
     """
 
@@ -50,17 +50,17 @@ def write_report(
     title: str = "Cross-modal retrieval: bench report",
     on_step: Callable[[str], None] = lambda _: None,
 ) -> ReportFiles:
-    """Write the page and tables of what ``acqh bench`` stored.
+    """Write an HTML report with tables and plots from the results of ``acqh bench``.
 
     Parameters
     ----------
     path : path-like
-        Folder that bench wrote to; the bench may still write to it.
+        Folder with results; a bench may be running in it.
     out : path-like, optional
-        Folder for the report; ``report`` in the other one by default.
+        Folder for the report. Default: ``report`` in `path`.
     title : str
     on_step : callable
-        Told what is being done.
+        Called with a message at each step.
 
     Returns
     -------
@@ -69,9 +69,9 @@ def write_report(
     Raises
     ------
     InvalidInputError
-        There is no such folder, or it holds no results.
+        The folder does not exist or has no results.
     CorruptBundleError
-        What it holds is damaged.
+        A stored result is damaged.
     MissingExtraError
         Matplotlib is not installed.
 
@@ -86,11 +86,11 @@ def write_report(
     results = load_results(path)
     on_step("comparing methods")
     comparisons = compare(results)
-    plots = {made.name: plots_of(results, made) for made in comparisons}
+    plots = {comparison.name: plots_of(results, comparison) for comparison in comparisons}
     folder = Path(path) / "report" if out is None else Path(out)
     (folder / "tables").mkdir(parents=True, exist_ok=True)
     tables, drawn = [], {}
-    for table in (table for made in comparisons for table in made.tables):
+    for table in (table for comparison in comparisons for table in comparison.tables):
         for kind, write in _FORMATS.items():
             tables.append(folder / "tables" / f"{table.name}.{kind}")
             replace_file(tables[-1], write(table).encode())

@@ -1,4 +1,4 @@
-"""Stored results of a bench, of which tables and figures are made."""
+"""Load stored results of a bench for tables and figures."""
 
 import json
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -16,9 +16,9 @@ from acqh.bench.running.store import Record, Store
 from acqh.errors import CorruptBundleError, InvalidInputError
 
 Kind = Literal["ours", "baseline", "trivial"]
-RowId = tuple[str, str]  # a label, and what its database was encoded from
+RowId = tuple[str, str]  # a label, and the kind of its database codes
 
-# The parameters that set how large codes are; a method with neither has no choice.
+# Parameters that set the size of codes; a method with neither has a fixed size.
 _SIZES = ("n_bits", "n_codebooks")
 _OURS = ("acqh", "acqh-paper")
 _TRIVIAL = ("label-ridge", "random")
@@ -26,7 +26,7 @@ _SETTING = ("dataset", "protocol", "database", "method", "params", "feature_maps
 _RECORD = (
     "setting", "label", "status", "split_hash", "versions", "machine", "finished",
 )  # fmt: skip
-# What of a setting says which version of something it is.
+# Entries of a setting that identify the version of the data or the method.
 _CONTENTS = {"dataset": ("data_sha256", "preparation"), "method": ("code",)}
 _ROW = tuple(field.name for field in fields(ResultRow))
 
@@ -41,7 +41,7 @@ class Result:
 
     @property
     def setting(self) -> Mapping[str, Any]:
-        """All that decides the result."""
+        """All parameters that determine the result."""
         setting: Mapping[str, Any] = self.record["setting"]
         return setting
 
@@ -52,12 +52,12 @@ class Result:
 
     @property
     def row_id(self) -> RowId:
-        """The row of a table that it belongs to."""
+        """Its row in a table."""
         return self.label, str(self.setting["database"])
 
     @property
     def kind(self) -> Kind:
-        """ACQH's own, a baseline, or a trivial baseline."""
+        """ACQH, a baseline, or a trivial baseline."""
         method = self.setting["method"]
         return "trivial" if method in _TRIVIAL else "ours" if method in _OURS else "baseline"
 
@@ -68,25 +68,25 @@ class Result:
 
     @property
     def seed(self) -> int:
-        """Of the split."""
+        """Seed of the split."""
         return int(self.setting["seed"])
 
     @property
     def n_bytes(self) -> int | None:
-        """Bytes per item that were asked for, None if the method has no choice."""
+        """Requested bytes per item, None if the method has a fixed size."""
         if not any(name in self.setting["params"] for name in _SIZES):
             return None
-        asked = self.record.get("bytes_asked")
-        return int(self.row["bytes_per_item"] if asked is None else asked)
+        requested = self.record.get("bytes_requested")
+        return int(self.row["bytes_per_item"] if requested is None else requested)
 
 
-# What a row of a table stands for, and by column the results of its seeds.
+# By row of a table: for each column, the results of its seeds.
 Grid = Mapping[RowId, Sequence[Sequence[Result]]]
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean and spread over seeds."""
+    """Mean and standard deviation over seeds."""
 
     mean: float
     std: float | None  # standard deviation (of a sample: over n - 1), None for a single value
@@ -94,24 +94,23 @@ class Summary:
 
 
 def summarise(values: Iterable[float]) -> Summary:
-    """Return mean, standard deviation and number of some values.
+    """Return mean, standard deviation and number of values.
 
     Examples
     --------
     >>> summarise([1.0, 3.0])
     Summary(mean=2.0, std=1.4142135623730951, n=2)
     """
-    found = np.array(list(values), dtype=np.float64)
-    spread = float(found.std(ddof=1)) if len(found) > 1 else None
-    return Summary(float(found.mean()), spread, len(found))
+    array = np.array(list(values), dtype=np.float64)
+    spread = float(array.std(ddof=1)) if len(array) > 1 else None
+    return Summary(float(array.mean()), spread, len(array))
 
 
 class Results:
     """All results of a store, each setting once.
 
-    `failures`: records of the runs that failed. `n_skipped`: runs that are skipped because the data
-    or the code of a method have changed since, or because the same setting was run with other
-    threads.
+    `failures`: records of failed runs. `n_skipped`: number of outdated runs, whose data or method
+    code have changed since, and of repeated runs with another number of threads.
     """
 
     def __init__(self, store: Store) -> None:
@@ -132,7 +131,7 @@ class Results:
     def curve(self, result: Result, name: str) -> Array:
         """Return a stored array, such as ``"ap"``, per query.
 
-        Raises CorruptBundleError: the file of curves is missing, damaged, or has no such array.
+        Raises CorruptBundleError if the file of curves is missing or damaged, or lacks the array.
         """
         key = result.record["key"]
         if key not in self._curves:
@@ -147,21 +146,21 @@ class Results:
         return arrays[name]
 
     def average_precisions(self, result: Result) -> Floats:
-        """Return the average precision of every query, NaN where it is undefined."""
+        """Return the average precision of every query, NaN if it is undefined."""
         return np.asarray(self.curve(result, "ap"), dtype=np.float64)
 
 
 def load_results(path: str | PathLike[str]) -> Results:
-    """Load what ``acqh bench`` stored in a folder.
+    """Load the results of ``acqh bench`` from a folder.
 
-    Raises InvalidInputError: there is no such folder, or it holds no results. Raises
-    CorruptBundleError: a record is damaged.
+    Raises InvalidInputError for a missing folder or one without results, CorruptBundleError for
+    a damaged record.
     """
     if not Path(path).is_dir():
-        raise InvalidInputError(f"there is no folder {path}; give the one that bench wrote to")
+        raise InvalidInputError(f"no such folder: {path}; pass the folder that bench wrote to")
     results = Results(Store(path))
     if not results.results and not results.failures:
-        raise InvalidInputError(f"{path} holds no results; first run: acqh bench ... --out {path}")
+        raise InvalidInputError(f"{path} has no results; first run: acqh bench ... --out {path}")
     return results
 
 
@@ -170,14 +169,14 @@ def group(
 ) -> dict[Any, list[Result]]:
     """Return results by a key, in the order of first appearance.
 
-    With `unique`, a group has one result per seed and direction: the first, if settings that differ
-    in what the key does not say were run under one label.
+    With `unique`, a group has one result per seed and direction: the first, if several settings
+    share a label.
     """
     groups: dict[Any, dict[Any, Result]] = {}
     for result in results:
-        kept = groups.setdefault(key(result), {})
-        kept.setdefault((result.seed, result.direction) if unique else id(result), result)
-    return {name: list(kept.values()) for name, kept in groups.items()}
+        members = groups.setdefault(key(result), {})
+        members.setdefault((result.seed, result.direction) if unique else id(result), result)
+    return {name: list(members.values()) for name, members in groups.items()}
 
 
 def _checked(record: Record, path: Path) -> Record:
@@ -195,13 +194,13 @@ def _checked(record: Record, path: Path) -> Record:
 
 
 def _chosen(records: Sequence[Record], planned: Collection[str]) -> list[Record]:
-    """Return what counts: of data, methods and settings, the last plan's or else the newest."""
+    """Return one record per setting: that of the last plan, or else the newest."""
 
     def rank(record: Record) -> tuple[bool, bool, float]:
         return record["status"] == "done", record["key"] in planned, record.get("finished", 0.0)
 
-    def latest(found: Iterable[Record]) -> tuple[bool, float]:
-        return max((record["key"] in planned, record.get("finished", 0.0)) for record in found)
+    def latest(candidates: Iterable[Record]) -> tuple[bool, float]:
+        return max((record["key"] in planned, record.get("finished", 0.0)) for record in candidates)
 
     for thing, content in _CONTENTS.items():
         versions: dict[str, dict[str, list[Record]]] = {}
@@ -210,7 +209,9 @@ def _chosen(records: Sequence[Record], planned: Collection[str]) -> list[Record]
             version = json.dumps([setting.get(name) for name in content], sort_keys=True)
             versions.setdefault(setting[thing], {}).setdefault(version, []).append(record)
         records = [
-            record for found in versions.values() for record in max(found.values(), key=latest)
+            record
+            for by_version in versions.values()
+            for record in max(by_version.values(), key=latest)
         ]
     best: dict[str, Record] = {}
     for record in records:

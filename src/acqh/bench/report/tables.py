@@ -13,7 +13,7 @@ from acqh.bench.protocol import PROTOCOLS
 from acqh.bench.report.results import Grid, Kind, Result, Results, RowId, Summary, group, summarise
 from acqh.bench.report.verdicts import NOTE, Verdict, verdicts
 
-_ENCODED_FROM = {"learnt": "labels", "hashed": "searched view", "unified": "all views"}
+_ENCODED_FROM = {"training": "labels", "single": "searched view", "fused": "all views"}
 _RANKING_NOTE = "Bold: best of the column; underlined: second; trivial baselines count."
 _MAP_NOTE = (
     "Average precision, cut-off {}, divided by the number of relevant items within the cut-off; "
@@ -23,11 +23,11 @@ _MAP_NOTE = (
 
 @dataclass(frozen=True)
 class Quantity:
-    """What a table shows."""
+    """Quantity that a table shows."""
 
     column: str  # of a ResultRow
     title: str
-    note: str  # how it is defined, to stand under the table
+    note: str  # its definition, shown under the table
     digits: int = 3  # after the decimal point
     higher_is_better: bool = True
     has_directions: bool = True  # whether it differs between directions
@@ -75,33 +75,33 @@ class TableRow:
     """A method in a table."""
 
     label: str
-    encoded_from: str  # what its database was encoded from, in words
+    encoded_from: str  # source of its database codes, as text
     kind: Kind
     entries: tuple[Entry | None, ...]  # one per column; None without a result
-    marks: tuple[str, ...] = ()  # letters of the table's `marks` that hold for the whole row
+    marks: tuple[str, ...] = ()  # letters of the table's `marks` for the whole row
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table, ready to be written as HTML, CSV or LaTeX."""
+    """A table, to be written as HTML, CSV, LaTeX or Markdown."""
 
     name: str  # for file names
     title: str
     quantity: Quantity
     columns: tuple[Column, ...]
     rows: tuple[TableRow, ...]
-    notes: tuple[str, ...]  # what must stand under it
-    marks: Mapping[str, str]  # letters in the table, and what they mean
+    notes: tuple[str, ...]  # notes under the table
+    marks: Mapping[str, str]  # letters in the table, and their meaning
 
     @property
     def spans(self) -> list[tuple[str, int]]:
-        """Groups of neighbouring columns, and how many columns each has."""
+        """Groups of adjacent columns, and their numbers of columns."""
         groups = groupby(column.group for column in self.columns)
         return [(name, len(list(columns))) for name, columns in groups]
 
     @property
     def names(self) -> list[str]:
-        """Headings of the names of rows: two if databases were encoded in several ways."""
+        """Headings of the row names: two if the table has several kinds of database codes."""
         return ["method", "encoded from"][: min(2, len({row.encoded_from for row in self.rows}))]
 
 
@@ -127,9 +127,9 @@ def compare(results: Results) -> list[Comparison]:
 
 def _comparison_of(result: Result) -> tuple[str, str, str | None]:
     protocol = result.setting["protocol"]
-    # A labelled database is encoded in each method's own way; an unlabelled one in one way a table.
-    own_way = PROTOCOLS[protocol].database_is_train
-    return result.setting["dataset"], protocol, None if own_way else result.setting["database"]
+    # For a labelled database each method uses the codes of its paper; otherwise one kind per table.
+    is_mixed = PROTOCOLS[protocol].database_is_train
+    return result.setting["dataset"], protocol, None if is_mixed else result.setting["database"]
 
 
 def _compare(
@@ -148,7 +148,7 @@ def _compare(
 
 
 def slug(name: str) -> str:
-    """Return a name for files and addresses; different names give different ones.
+    """Return a unique name for files and URLs.
 
     Examples
     --------
@@ -162,12 +162,12 @@ def slug(name: str) -> str:
 
 
 def byte_name(n_bytes: int) -> str:
-    """Return a size as people write it."""
+    """Return a size as text."""
     return f"{n_bytes} byte{'s' * (n_bytes != 1)}"
 
 
 def arrow(direction: str) -> str:
-    """Return a direction as people write it.
+    """Return a direction with an arrow.
 
     Examples
     --------
@@ -190,9 +190,9 @@ def letter(number: int) -> str:
 
 
 def _arrange(chosen: Sequence[Result], has_directions: bool) -> tuple[list[Column], Grid]:
-    """Put results in rows by method and in columns by direction and size.
+    """Arrange results in rows by method and in columns by direction and size.
 
-    Results without a size, such as those of trivial baselines, fill all columns.
+    Results of methods with a fixed size, such as trivial baselines, fill all columns.
     """
     sizes = sorted({result.n_bytes for result in chosen if result.n_bytes is not None})
     directions = list(dict.fromkeys(result.direction for result in chosen))
@@ -203,8 +203,8 @@ def _arrange(chosen: Sequence[Result], has_directions: bool) -> tuple[list[Colum
         for way, size in places
     ]
     grid: dict[RowId, list[list[Result]]] = {}
-    cells = group(chosen, lambda result: (result.row_id, result.direction, result.n_bytes))
-    for (row, direction, n_bytes), same in cells.items():
+    entries = group(chosen, lambda result: (result.row_id, result.direction, result.n_bytes))
+    for (row, direction, n_bytes), same in entries.items():
         line = grid.setdefault(row, [[] for _ in places])
         for number, (way, size) in enumerate(places):
             if direction == way and n_bytes in (None, size):
@@ -225,8 +225,8 @@ def _make_table(
 ) -> Table:
     """Return a table of the means over seeds.
 
-    A remark about a value becomes a letter at it, or at the row, or a note under the table if it is
-    true of all of it.
+    A remark about a value becomes a letter at the value, at its row if it applies to the whole row,
+    or a note under the table if it applies to all values.
     """
     columns, grid = _arrange(chosen, quantity.has_directions)
     seeds = sorted({result.seed for result in chosen})
@@ -286,17 +286,17 @@ def _make_table(
 
 
 def _remarks(same: Sequence[Result], n_seeds: int) -> Iterable[str]:
-    stored, asked = same[0].row["bytes_per_item"], same[0].n_bytes
-    if asked is None:
-        yield f"No choice of size: {byte_name(stored)} per item in every column."
-    elif stored != asked:
-        yield f"Stores {byte_name(stored)} per item: the data carry no more, or fewer do not do."
+    stored, requested = same[0].row["bytes_per_item"], same[0].n_bytes
+    if requested is None:
+        yield f"Fixed size: {byte_name(stored)} per item in every column."
+    elif stored != requested:
+        yield f"Stores {byte_name(stored)} per item: the requested size is not possible."
     if len(same) < n_seeds:
-        yield f"Mean of {len(same)} of {n_seeds} splits: others failed or have not been run."
+        yield f"Mean of {len(same)} of {n_seeds} splits: other runs failed or are pending."
 
 
 def _common(lists: Iterable[Sequence[str]]) -> list[str]:
-    """Return what is in all lists, in the order of the first."""
+    """Return the texts common to all lists, in the order of the first."""
     first, *others = list(lists) or [[]]
     return [text for text in first if all(text in other for other in others)]
 

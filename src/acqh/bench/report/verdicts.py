@@ -1,4 +1,4 @@
-"""Whether a method is better than the best baseline by more than the luck of the queries."""
+"""Significance tests: whether a method differs from the best baseline."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
@@ -13,7 +13,7 @@ from acqh.errors import InvalidInputError
 Verdict = Literal["better", "worse", "even"]
 
 _LEVEL = 0.05
-# Up to this many pairs all sign flips are tried one by one; 2^13 is about what is drawn beyond.
+# Up to this many pairs the test enumerates all sign flips; 2^13 is close to _N_FLIPS.
 _MAX_EXACT = 13
 _N_FLIPS = 9_999
 # Flips are drawn in blocks of about this many signs.
@@ -22,16 +22,16 @@ _BLOCK_SIGNS = 1 << 23
 _SLACK = 1e-7
 
 NOTE = (
-    "▲ better, ▼ worse than the best baseline of the column, no sign: not to be told apart. The "
-    "best baseline itself is compared with the next; trivial baselines and ACQH's own rows do not "
-    "count. Paired randomisation test on the average precisions (@all) of all queries, pooled over "
-    "seeds, corrected by Holm's rule for the rows of the column, level 5 %. An item that is a "
-    "query in several splits counts as often."
+    "▲ better, ▼ worse than the best baseline of the column, no sign: no significant difference. "
+    "The best baseline itself is compared with the second; trivial baselines and ACQH do not count "
+    "as baselines. Paired randomization test on the average precisions (@all) of all queries, "
+    "pooled over seeds, with Holm's correction for the rows of the column, level 5 %. An item that "
+    "is a query in several splits counts once per split."
 )
 
 
 def verdicts(grid: Grid, results: Results) -> Mapping[tuple[RowId, int], tuple[Verdict, float]]:
-    """Return a verdict and its corrected p-value for every value that a baseline compares with.
+    """Return a verdict and its corrected p-value for every value with a baseline to compare.
 
     `results` has the average precisions of the queries.
     """
@@ -63,7 +63,7 @@ def _differences(grid: Grid, number: int, results: Results) -> Iterator[tuple[Ro
 
 
 def _paired(first: Sequence[Result], second: Sequence[Result], results: Results) -> Floats:
-    """Return the differences of all queries of the splits that both were run on."""
+    """Return the differences of all queries of the common splits."""
     by_split = {run.record["split_hash"]: run for run in second}
     parts = [np.empty(0)]
     for run in first:
@@ -86,16 +86,16 @@ def _p_values(samples: Sequence[Floats]) -> Floats:
 
 
 def paired_p_values(differences: Floats) -> Floats:
-    """Return two-sided p-values of the paired randomisation test.
+    """Return two-sided p-values of the paired randomization test.
 
-    If two methods were equally good, each query's difference could as well have the opposite
-    sign. The p-value is the share of all choices of signs whose mean difference is at least as
-    far from 0 as the one seen; of 9,999 random choices and the one seen, where there are more
-    than 13 pairs.
+    Under the null hypothesis each query's difference has either sign with equal probability. The
+    p-value is the share of all choices of signs whose mean difference is at least as far from 0
+    as the observed one. With more than 13 pairs, the test draws 9,999 random choices and adds the
+    observed one.
 
-    `differences`: (n_pairs, n_tests); a column for each comparison; all are tested with the same
-    flips. Gives (n_tests,) float64; 1 where there are no pairs. Raises InvalidInputError: the
-    differences are no matrix, or not finite.
+    `differences`: (n_pairs, n_tests), one column per comparison; all use the same flips. Returns
+    (n_tests,) float64, 1 without pairs. Raises InvalidInputError if the differences are not a
+    finite matrix.
 
     Examples
     --------
@@ -108,21 +108,20 @@ def paired_p_values(differences: Floats) -> Floats:
     n_pairs, n_tests = differences.shape
     if not n_pairs:
         return np.ones(n_tests)
-    # Sums that are equal in exact arithmetic may differ in their last bits, and are taken in
-    # single precision where there are many.
+    # Equal sums may differ in their last bits, and large tests use single precision.
     slack = _SLACK * np.abs(differences).sum(axis=0)
-    seen = np.abs(differences.sum(axis=0)) - slack
+    observed = np.abs(differences.sum(axis=0)) - slack
     if n_pairs <= _MAX_EXACT:
         bits = np.arange(2**n_pairs)[:, None] >> np.arange(n_pairs) & 1
         sums = (1.0 - 2.0 * bits) @ differences
-        return np.asarray(np.mean(np.abs(sums) >= seen, axis=0))
+        return np.asarray(np.mean(np.abs(sums) >= observed, axis=0))
     rng = check_rng(0)
     as_extreme = np.ones(n_tests)
     size = max(1, _BLOCK_SIGNS // n_pairs)
     single = differences.astype(np.float32)
     for start in range(0, _N_FLIPS, size):
         sums = _draw_signs(rng, min(size, _N_FLIPS - start), n_pairs) @ single
-        as_extreme += np.count_nonzero(np.abs(sums) >= seen, axis=0)
+        as_extreme += np.count_nonzero(np.abs(sums) >= observed, axis=0)
     return as_extreme / (_N_FLIPS + 1)
 
 
@@ -135,8 +134,8 @@ def _draw_signs(rng: np.random.Generator, n_flips: int, n_pairs: int) -> Floats:
 def holm(p_values: Sequence[float] | Floats) -> Floats:
     """Return p-values corrected for their number by Holm's step-down rule.
 
-    `p_values`: (n_tests,). Gives (n_tests,) float64; rejecting those at most alpha keeps the chance
-    of any false rejection within alpha.
+    `p_values`: (n_tests,). Returns (n_tests,) float64; rejecting those up to alpha bounds the
+    probability of any false rejection by alpha.
 
     Examples
     --------

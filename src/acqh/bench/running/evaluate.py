@@ -32,9 +32,9 @@ CUTOFFS: Mapping[str, int | None] = {
     "map_100": 100,
     "map_5000": 5000,
 }
-# Items that a search is timed for, and that are stored, per query.
+# Items per query in timed searches and stored rankings.
 N_RANKED = 1000
-# Scores of a block of queries are kept under this many values.
+# Maximum number of scores of a block of queries.
 _BLOCK_VALUES = 1 << 23
 
 
@@ -45,18 +45,19 @@ class ResultRow:
     Attributes
     ----------
     dataset, protocol, method, database, direction : str
-        `database` says what items were coded from: ``"learnt"`` (labels), ``"hashed"`` (the
-        view that is searched) or ``"unified"`` (all views).
+        `database` is the kind of database codes: ``"training"`` (training codes, from labels),
+        ``"single"`` (out-of-sample codes from the searched view) or ``"fused"`` (out-of-sample
+        codes from all views).
     n_components : int
         Length of a query vector.
     bytes_per_item : int
     seed : int
     map_all, map_50, map_100, map_5000 : float
-        Mean average precision over the whole ranking and the first 50, 100 and 5,000 items;
-        over the number of relevant items within the cut-off, ties in expectation.
+        Mean average precision over the whole ranking and the first 50, 100 and 5,000 items,
+        divided by the number of relevant items within the cut-off; ties in expectation.
     fit_seconds, encode_seconds, query_seconds : float
-        For the whole training set, the whole database, and all queries: their projection, and
-        the search for the first 1,000 items by the index.
+        Time to fit the training set, to encode the database, and to project all queries and
+        search their first 1,000 items.
     n_train, n_query, n_database, n_codes : int
         `n_codes` is the number of distinct codes in the database.
 
@@ -99,13 +100,14 @@ def evaluate(
     Parameters
     ----------
     method : BaseMethod
-        Fitted here; give a fresh one.
+        An unfitted method; this function fits it.
     data : MultiViewData
     split : Split
-        Of these data.
-    database : {"learnt", "hashed", "unified"}, optional
-        What database items are coded from. By default, where the protocol gives their labels,
-        the way of the method's own paper; elsewhere the searched view alone.
+        A split of these data.
+    database : {"training", "single", "fused"}, optional
+        Kind of database codes: training codes (from labels), or out-of-sample codes from the
+        searched view or from all views. Default: that of the method's paper if the database has
+        labels, otherwise "single".
 
     Returns
     -------
@@ -115,7 +117,7 @@ def evaluate(
     Raises
     ------
     InvalidInputError
-        Labels are asked of a database that has none.
+        ``database="training"`` for a database without labels.
 
     Examples
     --------
@@ -137,14 +139,14 @@ def evaluate(
 def check_database(
     method: BaseMethod, parts: SplitParts, database: DatabaseMode | None
 ) -> DatabaseMode:
-    """Return what database items are coded from: as asked, or as is usual for the protocol."""
+    """Return the kind of database codes: the requested one, or the default of the protocol."""
     if database is None:
-        database = method.info.modes[0] if parts.database.labels is not None else "hashed"
+        database = method.info.modes[0] if parts.database.labels is not None else "single"
     if database not in get_args(DatabaseMode):
-        raise InvalidInputError(f"database must be learnt, hashed or unified, not {database!r}")
-    if database == "learnt" and parts.database.labels is None:
+        raise InvalidInputError(f"database must be training, single or fused, got {database!r}")
+    if database == "training" and parts.database.labels is None:
         raise InvalidInputError(
-            "this protocol hides the labels of the database: use database='hashed' or 'unified'"
+            "database='training' needs labels, which this protocol hides; use 'single' or 'fused'"
         )
     return database
 
@@ -162,19 +164,18 @@ def measure(
 ) -> list[tuple[ResultRow, RetrievalResult, Ints]]:
     """Measure a fitted method in every direction.
 
-    `method`: fitted on the training part. `parts`: of this split. `fit_seconds`: noted in the
-    rows. `top_n`: where to measure precision. `curve`: whether to measure precision and recall at
-    every rank. `n_threads`: of a search; one per core by default.
+    `method`: fitted on the training part. `parts`: of this split. `fit_seconds`: copied to the
+    rows. `top_n`: ranks at which to measure precision. `curve`: whether to measure precision and
+    recall at every rank. `n_threads`: threads of a search, by default one per core.
 
-    Gives for each ordered pair of views its row, the metrics it was made from, and the first items
-    of every query, int64 (n_query, n_listed), as rows of the data; of equal scores, the first row
-    comes first.
+    Returns for each ordered pair of views its row, its metrics, and the first items of every
+    query, int64 (n_query, n_listed), as row numbers of the data. Equal scores are ordered by row.
     """
     encoded: dict[str, tuple[Any, ...]] = {}
     measured = []
     for query_view, searched in permutations(parts.query.views, 2):
-        # One code of all views serves every direction.
-        source = "" if database == "unified" else searched
+        # Fused codes serve every direction.
+        source = "" if database == "fused" else searched
         if source not in encoded:
             started = time.perf_counter()
             codes = _encode(method, parts.database, database, searched)
@@ -210,14 +211,14 @@ def measure(
 
 
 def _encode(method: BaseMethod, items: MultiViewData, database: DatabaseMode, view: str) -> Array:
-    if database == "learnt":
-        return method.encode({view: items.views[view]}, labels=items.labels, mode="learnt")
-    views = dict(items.views) if database == "unified" else {view: items.views[view]}
+    if database == "training":
+        return method.encode({view: items.views[view]}, labels=items.labels, mode="training")
+    views = dict(items.views) if database == "fused" else {view: items.views[view]}
     return method.encode(views, mode=database)
 
 
 def _searcher(method: BaseMethod, codes: Array, n_threads: int | None) -> Callable[[Floats], Ints]:
-    """Return what finds the first items of embedded queries: the index, for codes it can hold."""
+    """Return a function that finds the first items of embedded queries, with an index if any."""
     k = min(N_RANKED, len(codes))
     codebooks = getattr(method, "codebooks_", None)
     if method.info.code == "binary":
@@ -240,11 +241,11 @@ def _score(
     top_n: Sequence[int],
     curve: bool,
 ) -> RetrievalResult:
-    """Return the metrics of all queries, from the scores of all items: ties are expectations.
+    """Return the metrics of all queries from the scores of all items, with ties in expectation.
 
     `vectors`: of the distinct codes, (n_components, n_codes). `inverse`: the code of each item.
-    Equal codes get equal scores to the last bit, which a product with all items would not promise:
-    matrix products round by position.
+    Scores each distinct code once, because matrix products round by position: equal codes must
+    have identical scores.
     """
     labels: Matrix = parts.query.labels
     metrics = RetrievalMetrics(tuple(CUTOFFS.values()), top_n=top_n, curve=curve)
@@ -258,30 +259,30 @@ def _score(
 
 @dataclass(frozen=True, eq=False)
 class BenchData:
-    """Data to run methods on."""
+    """Data set of a run, with its checksum and preprocessing."""
 
     data: MultiViewData
-    sha256: str  # of the contents, whatever file they came from
-    # Feature maps by view, as they are stored.
+    sha256: str  # of the contents, independent of the file format
+    # Stored feature maps by view.
     preparation: Mapping[str, Any]
 
 
 def open_data(argument: str, data_dir: str | PathLike[str] | None = None) -> BenchData:
-    """Load what a person named: a data set, or a file.
+    """Load a data set by name, or a file.
 
     Parameters
     ----------
     argument : str
-        A name of `acqh.list_datasets`, if need be with options, such as
-        ``"mirflickr25k:features=deep"``; or the path of a file that `acqh.data.read` reads. A
-        file of a named data set is that data set.
+        A name of `acqh.list_datasets`, optionally with options, such as
+        ``"mirflickr25k:features=deep"``; or the path of a file for `acqh.data.read`. A file of a
+        named data set is loaded as that data set.
     data_dir : path, optional
-        Folder with the files of named data sets; ``ACQH_DATA`` by default.
+        Folder with the files of named data sets. Default: ``ACQH_DATA``.
 
     Raises
     ------
     DatasetNotFoundError
-        It is neither.
+        The argument is neither a data set nor a file.
     LabelError
         The data have no labels.
 
@@ -293,40 +294,37 @@ def open_data(argument: str, data_dir: str | PathLike[str] | None = None) -> Ben
     acqh.errors.DatasetNotFoundError: 'nowhere.npz' is neither a file nor a data set...
     """
     name, options = _split_options(argument)
-    known = {info.name: info for info in list_datasets(data_dir)}
+    infos = {info.name: info for info in list_datasets(data_dir)}
     path = Path(argument).expanduser()
-    if name not in known and path.exists():
-        # A file of a named data set is loaded as that, with its own labels and preparation.
-        named = [info.name for info in known.values() if path.name in info.files]
+    if name not in infos and path.exists():
+        # A file of a named data set has that data set's labels and preparation.
+        named = [info.name for info in infos.values() if path.name in info.files]
         if not named:
             return of_memory(read(path))
         name, options, data_dir = named[0], {}, path.parent
-    if name not in known:
+    if name not in infos:
         raise DatasetNotFoundError(
-            f"{argument!r} is neither a file nor a data set; data sets are "
-            f"{', '.join(sorted(known))}"
+            f"{argument!r} is neither a file nor a data set; choose one of "
+            f"{', '.join(sorted(infos))}, or an existing file"
         )
-    return of_memory(load_dataset(name, data_dir, **options), known[name].preparation)
+    return of_memory(load_dataset(name, data_dir, **options), infos[name].preparation)
 
 
 def _split_options(argument: str) -> tuple[str, dict[str, Any]]:
-    name, _, given = argument.partition(":")
-    pairs = (pair.partition("=") for pair in given.split(",") if pair)
+    name, _, text = argument.partition(":")
+    pairs = (pair.partition("=") for pair in text.split(",") if pair)
     truths = {"true": True, "false": False}
     return name, {key: truths.get(value.lower(), value) for key, _, value in pairs}
 
 
 def of_memory(data: MultiViewData, preparation: Mapping[str, Any] | None = None) -> BenchData:
-    """Return data that are loaded already.
-
-    Raises LabelError: they have no labels.
-    """
+    """Return loaded data as BenchData; raise LabelError for data without labels."""
     labels_of(data)
     return BenchData(data, hash_contents(data), preparation or {})
 
 
 def hash_contents(data: MultiViewData) -> str:
-    """Return the sha256 of all that a run depends on: views, labels, ids, official split."""
+    """Return the sha256 of the views, labels, ids and official split."""
     digest = hashlib.sha256()
 
     def add(name: str, array: Any) -> None:
@@ -343,8 +341,8 @@ def hash_contents(data: MultiViewData) -> str:
         if not is_sparse(matrix):
             add(name, matrix)
             return
-        for piece in ("data", "indices", "indptr"):
-            add(f"{name} {piece}", getattr(matrix, piece))
+        for array in ("data", "indices", "indptr"):
+            add(f"{name} {array}", getattr(matrix, array))
 
     for name in sorted(data.views):
         add_matrix(f"view {name} {data.views[name].shape}", data.views[name])
@@ -357,17 +355,18 @@ def hash_contents(data: MultiViewData) -> str:
 
 
 def prepare(source: BenchData, split: Split) -> MultiViewData:
-    """Return all items with their views prepared; what there is to fit is fitted on training rows.
+    """Return all items with preprocessed views; feature maps are fitted on training rows.
 
-    Every method then starts from the same features, and no fit time includes preparing them.
+    Every method starts from the same features, and no fit time includes the preprocessing.
     """
     if not source.preparation:
         return source.data
-    maps = {
-        view: unpack(dict(described), {}, HOMES) for view, described in source.preparation.items()
-    }
+    maps = {view: unpack(dict(stored), {}, HOMES) for view, stored in source.preparation.items()}
     train = source.data.subset(split.train)
     fitted = fit_feature_maps(maps, train, rng=check_rng(split.seed))
     return source.data.with_views(
-        {view: made.transform(source.data.views[view]) for view, made in fitted.items()}
+        {
+            view: feature_map.transform(source.data.views[view])
+            for view, feature_map in fitted.items()
+        }
     )

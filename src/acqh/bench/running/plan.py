@@ -1,4 +1,4 @@
-"""The whole bench as one call: what is asked for, planned and run."""
+"""Plan and carry out the runs of a bench."""
 
 import signal
 import sys
@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 from acqh._core.arrays import check_positive_int
+from acqh._core.keywords import suggest_keywords
 from acqh._core.runtime import count_cores
 from acqh.bench.protocol import find_protocol
 from acqh.bench.running.evaluate import BenchData, of_memory, open_data
@@ -38,18 +39,18 @@ def _silent(done: int, total: int, message: str) -> None:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """Numbers of runs done, failed, stored before and left.
+    """Numbers of finished, failed, previously stored and pending runs.
 
     Attributes
     ----------
     out : Path
         The folder with the results, for `Store` and `write_report`.
     n_stored : int
-        Runs that were there before.
+        Runs stored before.
     n_done, n_failed : int
-        Runs carried out now.
+        Runs of this call that succeeded or failed.
     n_left : int
-        Runs that an interrupt left.
+        Runs still pending after an interrupt.
     seconds : float
     failed : tuple of dict
         ``key``, ``label`` and ``reason`` of each run that failed.
@@ -73,21 +74,21 @@ class RunSummary:
 
 @contextmanager
 def _interruptible(progress: Callable[[str], None]) -> Iterator[threading.Event]:
-    """Turn the first interrupt into an event; the second is what it always was."""
-    asked = threading.Event()
+    """Set an event on the first interrupt; raise KeyboardInterrupt on the second."""
+    stopping = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield stopping
         return
 
     def handle(_number: int, _frame: FrameType | None) -> None:
-        if asked.is_set():
+        if stopping.is_set():
             raise KeyboardInterrupt
-        asked.set()
+        stopping.set()
         progress("stopping after this run; interrupt again to stop at once")
 
     before = signal.signal(signal.SIGINT, handle)
     try:
-        yield asked
+        yield stopping
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -102,7 +103,7 @@ class Plan:
     store : Store
     settings : WorkerSettings
     in_memory : mapping of str to MultiViewData
-        Data that have no file yet, by the path of the one that they get.
+        Data without a file, by the path at which `run` saves them.
 
     Examples
     --------
@@ -120,7 +121,7 @@ class Plan:
     in_memory: Mapping[str, MultiViewData] = field(default_factory=dict)
 
     def pending(self, *, retry_failed: bool = False) -> list[Run]:
-        """Return the runs that the store does not have yet."""
+        """Return the runs that are not in the store yet."""
         store = self.store
         return [
             run
@@ -129,11 +130,11 @@ class Plan:
         ]
 
     def run(self, *, retry_failed: bool = False, progress: Progress = _silent) -> RunSummary:
-        """Carry out the runs that the store does not have yet; see `acqh.bench.run`.
+        """Carry out the pending runs; see `acqh.bench.run`.
 
-        Runs follow one another in a process of their own, so that neither another run nor a
-        display disturbs a timing. If a run crashes, it is stored as failed, and a new process
-        goes on. The first interrupt (Ctrl-C) stops after the current run, the second at once.
+        Runs are sequential, in a separate process, so that nothing disturbs their timing. If a
+        run crashes, it is stored as failed and a new process continues. The first interrupt
+        (Ctrl-C) stops after the current run, the second immediately.
         """
         started, store = time.perf_counter(), self.store
         with store.locked():
@@ -142,20 +143,20 @@ class Plan:
                 save_npz(data, path)
             command = [Path(sys.argv[0]).name, *sys.argv[1:]]
             store.write_plan({"command": command, "keys": [run.key for run in self.runs]})
-            store.write_table()  # if the last command was killed, its last line may be torn
+            store.write_table()  # a killed command may have left an incomplete line
             left = self.pending(retry_failed=retry_failed)
             context = {"versions": versions(), "machine": machine()}
             done, failed = 0, list[dict[str, Any]]()
 
-            def tell(message: str) -> None:
+            def report(message: str) -> None:
                 progress(done + len(failed), len(left), message)
 
-            with _interruptible(tell) as is_stopping, Worker(self.settings) as worker:
+            with _interruptible(report) as is_stopping, Worker(self.settings) as worker:
                 for number, run in enumerate(left):
                     if is_stopping.is_set():
                         break
                     seconds = expected_seconds(left[number:], store.records())
-                    tell(f"running: about {as_duration(seconds)} left, {run}")
+                    report(f"running: about {as_duration(seconds)} left, {run}")
                     facts, curves, rankings = worker.run(run)
                     record = {**run.header(), **facts, **context, "finished": time.time()}
                     store.write(record, curves, rankings)
@@ -182,29 +183,29 @@ def plan(
     methods: str | Iterable[str | type[BaseMethod]] = "all",
     bits: Sequence[int] = CODE_LENGTHS,
     protocol: str | Iterable[str] | None = None,
-    seeds: int | None = None,
+    n_splits: int | None = None,
     official: bool | str = False,
     n_threads: int | None = None,
     data_dir: str | PathLike[str] | None = None,
 ) -> Plan:
-    """Return the runs that `run` would carry out; takes and raises what that does.
+    """Return the runs that `run` would carry out; same parameters and errors.
 
     Examples
     --------
     >>> import acqh
     >>> data = acqh.make_multiview(120, n_labels=3, random_state=0)
     >>> planned = plan(data, out="results", methods=["dch"], bits=[8, 16], protocol="labelled")
-    >>> [(run.label, run.bytes_asked) for run in planned.runs]
+    >>> [(run.label, run.bytes_requested) for run in planned.runs]
     [('dch', 1), ('dch', 2)]
     """
-    names = [name_of(each) for each in ([methods] if isinstance(methods, str) else methods)]
+    names = [name_of(method) for method in ([methods] if isinstance(methods, str) else methods)]
     variants, method_files = find_variants(names)
-    if seeds is None:
-        seeds = 5 if "all" in names else 1
+    if n_splits is None:
+        n_splits = 5 if "all" in names else 1
     n_threads = n_threads or count_cores()
     folder = None if data_dir is None else fspath(data_dir)
-    given = _each(data) or [info.name for info in list_datasets(folder) if info.is_available]
-    sources = _open_all(given, folder, Path(out))
+    datasets = _as_list(data) or [info.name for info in list_datasets(folder) if info.is_available]
+    sources = _open_all(datasets, folder, Path(out))
     if official:
         for source in sources.values():
             official_rows(source.data, official if isinstance(official, str) else "")
@@ -213,18 +214,21 @@ def plan(
         variants,
         lengths=_lengths(bits),
         protocols=_protocols(protocol),
-        seeds=range(check_positive_int(seeds, "seeds")),
+        seeds=range(check_positive_int(n_splits, "n_splits")),
         n_threads=n_threads,
         official=official,
     )
     arguments = {source.data.name: argument for argument, source in sources.items()}
     settings = WorkerSettings(n_threads, arguments, folder, method_files)
     in_memory = {
-        str(_place(each, Path(out))): each for each in given if isinstance(each, MultiViewData)
+        str(_place(dataset, Path(out))): dataset
+        for dataset in datasets
+        if isinstance(dataset, MultiViewData)
     }
     return Plan(tuple(runs), Store(out), settings, in_memory)
 
 
+@suggest_keywords
 def run(
     data: Named | MultiViewData | Iterable[Named | MultiViewData] = (),
     *,
@@ -232,47 +236,47 @@ def run(
     methods: str | Iterable[str | type[BaseMethod]] = "all",
     bits: Sequence[int] = CODE_LENGTHS,
     protocol: str | Iterable[str] | None = None,
-    seeds: int | None = None,
+    n_splits: int | None = None,
     official: bool | str = False,
     n_threads: int | None = None,
     data_dir: str | PathLike[str] | None = None,
     retry_failed: bool = False,
     progress: Progress = _silent,
 ) -> RunSummary:
-    """Run methods on data sets and store every run as it ends, as ``acqh bench`` does.
+    """Run methods on data sets and store every run as it ends; ``acqh bench`` in Python.
 
-    Runs are carried out in a process of their own. A script that calls this must do so under
-    ``if __name__ == "__main__":``, as with everything that starts processes.
+    Runs are carried out in a separate process. Scripts must therefore call this function under
+    ``if __name__ == "__main__":``.
 
     Parameters
     ----------
     data : name, path, MultiViewData, or several of them
-        A name of `acqh.list_datasets`, if need be with options, such as
-        ``"mirflickr25k:features=deep"``; or a file that `acqh.data.read` reads. Data in memory
-        are saved in the folder of results. By default every data set that is found.
+        A name of `acqh.list_datasets`, optionally with options, such as
+        ``"mirflickr25k:features=deep"``; or a file for `acqh.data.read`. Data in memory are saved
+        in `out`. Default: all available data sets.
     out : path-like
-        Folder for the results; what it has already is not run again.
+        Folder for the results; runs that it already contains are skipped.
     methods : "all", or sequence of names or classes
         Names of `acqh.methods.list`, ``"random"``, ``"NAME rbf"`` or ``"NAME kernel"`` for a
-        method with RBF features or kernel maps, or ``"FILE.py:CLASS"`` for one of your own.
-        ``"all"``: every method that needs no network, and the trivial baselines.
+        method with RBF features or kernel maps, or ``"FILE.py:CLASS"`` for a custom method.
+        ``"all"``: every method without a neural network, and the trivial baselines.
     bits : sequence of int
         Code lengths; eight times the bytes per item.
     protocol : str or sequence of str, optional
-        Of `list_protocols`; by default labelled and unlabelled. With
-        ``"field"`` comes ``"unlabelled"``, the strict one.
-    seeds : int, optional
-        Number of random splits; by default 5 of all methods, 1 of those that are named.
+        Names of `list_protocols`. Default: labelled and unlabelled. ``"field"`` also runs
+        ``"unlabelled"``, the strict variant.
+    n_splits : int, optional
+        Number of random splits. Default: 5 for ``methods="all"``, otherwise 1.
     official : bool or str
-        Use the data's own split; a text names it, where there are several.
+        Use the official split; a str selects one of several by name.
     n_threads : int, optional
-        Threads of a method; one per core by default.
+        Threads of a method. Default: one per core.
     data_dir : path-like, optional
-        Folder with the files of named data sets; ``ACQH_DATA`` by default.
+        Folder with the files of named data sets. Default: ``ACQH_DATA``.
     retry_failed : bool
-        Repeat runs that have failed.
+        Repeat failed runs.
     progress : callable, optional
-        Called with the number of runs done, the number of all, and a message.
+        Called with the number of finished runs, the number of all runs, and a message.
 
     Returns
     -------
@@ -283,8 +287,8 @@ def run(
     DatasetNotFoundError
         Data are neither a file nor a data set.
     InvalidInputError
-        Unknown methods or protocols, lengths that are no whole bytes, two data of one
-        name, or another run that writes to the folder.
+        Unknown methods or protocols, lengths that are not whole bytes, two data sets with the
+        same name, or another process that writes to the folder.
 
     Examples
     --------
@@ -292,10 +296,10 @@ def run(
     >>> import acqh
     >>> data = acqh.make_multiview(120, n_labels=3, random_state=0)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     asked = {"methods": ["random", "cvh"], "bits": [8], "protocol": "label-free"}
-    ...     planned = acqh.bench.plan(data, out=folder, seeds=1, **asked)
+    ...     setting = {"methods": ["random", "cvh"], "bits": [8], "protocol": "label-free"}
+    ...     planned = acqh.bench.plan(data, out=folder, n_splits=1, **setting)
     >>> [(run.label, run.database) for run in planned.runs]
-    [('random', 'hashed'), ('random', 'unified'), ('cvh', 'hashed'), ('cvh', 'unified')]
+    [('random', 'single'), ('random', 'fused'), ('cvh', 'single'), ('cvh', 'fused')]
     """
     planned = plan(
         data,
@@ -303,7 +307,7 @@ def run(
         methods=methods,
         bits=bits,
         protocol=protocol,
-        seeds=seeds,
+        n_splits=n_splits,
         official=official,
         n_threads=n_threads,
         data_dir=data_dir,
@@ -311,18 +315,17 @@ def run(
     return planned.run(retry_failed=retry_failed, progress=progress)
 
 
-def _each(given: Any) -> list[Any]:
-    return [given] if isinstance(given, str | PathLike | MultiViewData) else list(given)
+def _as_list(data: Any) -> list[Any]:
+    return [data] if isinstance(data, str | PathLike | MultiViewData) else list(data)
 
 
 def _lengths(bits: Sequence[int]) -> tuple[int, ...]:
     lengths = tuple(check_positive_int(length, "`bits`") for length in bits)
     if not lengths:
-        raise InvalidInputError("`bits` are whole numbers such as 8, 16, 32; none was given")
+        raise InvalidInputError("bits is empty; pass code lengths such as 8, 16, 32")
     if any(length % 8 or length > _MAX_BITS for length in lengths):
         raise InvalidInputError(
-            f"items take whole bytes: `bits` are multiples of 8 up to {_MAX_BITS}; "
-            f"got {', '.join(map(str, lengths))}"
+            f"bits must be multiples of 8 up to {_MAX_BITS}, got {', '.join(map(str, lengths))}"
         )
     return lengths
 
@@ -330,35 +333,33 @@ def _lengths(bits: Sequence[int]) -> tuple[int, ...]:
 def _protocols(protocol: str | Iterable[str] | None) -> tuple[str, ...]:
     if protocol is None:
         return _USUAL_PROTOCOLS
-    wanted = tuple(dict.fromkeys(_each(protocol)))
-    for name in wanted:
+    requested = tuple(dict.fromkeys(_as_list(protocol)))
+    for name in requested:
         find_protocol(name)
-    # Training items in the database flatter a method; the strict results are shown beside them.
-    strict = ("unlabelled",) if "field" in wanted else ()
-    return tuple(dict.fromkeys((*wanted, *strict)))
+    # Training items in the database inflate results, so the strict variant is always run too.
+    strict = ("unlabelled",) if "field" in requested else ()
+    return tuple(dict.fromkeys((*requested, *strict)))
 
 
-def _open_all(given: Iterable[Any], data_dir: str | None, out: Path) -> dict[str, BenchData]:
-    """Return data by what opens them again in another process."""
+def _open_all(datasets: Iterable[Any], data_dir: str | None, out: Path) -> dict[str, BenchData]:
+    """Return the data by the argument that opens them in another process."""
     opened: dict[str, BenchData] = {}
-    for each in given:
-        if isinstance(each, MultiViewData):
-            argument, source = str(_place(each, out)), of_memory(each)
+    for dataset in datasets:
+        if isinstance(dataset, MultiViewData):
+            argument, source = str(_place(dataset, out)), of_memory(dataset)
         else:
-            argument, source = fspath(each), open_data(fspath(each), data_dir)
+            argument, source = fspath(dataset), open_data(fspath(dataset), data_dir)
         if any(source.data.name == other.data.name for other in opened.values()):
-            raise InvalidInputError(
-                f"two of the data given are called {source.data.name!r}; rename one"
-            )
+            raise InvalidInputError(f"two data sets have the name {source.data.name!r}; rename one")
         opened[argument] = source
     return opened
 
 
 def _place(data: MultiViewData, out: Path) -> Path:
-    """Return where data in memory are saved: a file that gives them their name again."""
+    """Return the path at which data in memory are saved; its stem is their name."""
     path = out / "data" / f"{data.name}.npz"
     if path.stem != data.name or path.parent != out / "data":
         raise InvalidInputError(
-            f"{data.name!r} is not a name of a file; give the data another name"
+            f"{data.name!r} is not a valid file name; give the data another name"
         )
     return path

@@ -18,13 +18,13 @@ from acqh.methods import BaseMethod
 from acqh.methods.registry import DatabaseMode
 
 _KEY_DIGITS = 16
-# What decides a fit.
+# Parameters that determine a fit.
 _FIT_SETTING = (
     "dataset", "data_sha256", "preparation", "protocol", "method", "code", "params",
     "feature_maps", "seed", "official", "n_threads",
 )  # fmt: skip
 _PACKAGE = Path(__file__).parents[2]
-# Subpackages that no result comes from; all others count.
+# Subpackages without influence on results.
 UNRELATED = (
     "bench/report", "cli", "collection", "export", "integrations", "scale", "serve",
 )  # fmt: skip
@@ -41,28 +41,28 @@ class Run:
     dataset, data_sha256 : str
         Name of the data, and checksum of their contents.
     preparation : dict
-        Feature maps, by view, through which the data go before any method sees them.
+        Feature maps by view that preprocess the data for all methods.
     protocol : str
         A name of `list_protocols`.
-    database : {"learnt", "hashed", "unified"}
-        What database items are encoded from.
+    database : {"training", "single", "fused"}
+        Kind of database codes.
     method : str
     code : str
         Fingerprint of the method's code; see `fingerprint_code`.
     params : dict
         All constructor arguments, as JSON values.
     feature_maps : str or None
-        Name of the feature maps that replace the method's own.
+        Name of the feature maps that replace those of the method.
     seed : int
     official : bool or str
-        Whether the source's own split is used.
+        Whether the run uses the official split, or its name.
     n_threads : int
     label : str
-        Name in tables; not part of the setting, nor is what follows.
-    n_components_asked : int or None
-        Length of codes or query vectors that was asked for; None where there is no choice.
-    bytes_asked : int or None
-        Bytes per item that were asked for; None where the grid is not one of bytes.
+        Name in tables. This and the following attributes are not part of the setting.
+    n_components_requested : int or None
+        Requested length of codes or query vectors; None if the method has a fixed length.
+    bytes_requested : int or None
+        Requested bytes per item; None if the method has a fixed size.
     """
 
     dataset: str
@@ -78,16 +78,16 @@ class Run:
     official: bool | str
     n_threads: int
     label: str
-    n_components_asked: int | None = None
-    bytes_asked: int | None = None
+    n_components_requested: int | None = None
+    bytes_requested: int | None = None
 
     def __str__(self) -> str:
-        size = "" if self.n_components_asked is None else f" {self.n_components_asked}"
+        size = "" if self.n_components_requested is None else f" {self.n_components_requested}"
         return f"{self.dataset}, {self.protocol}, {self.label}{size}, seed {self.seed}"
 
     @property
     def setting(self) -> dict[str, Any]:
-        """All that decides the result, as JSON values."""
+        """All parameters that determine the result, as JSON values."""
         return {**self._fit_setting, "database": self.database}
 
     @property
@@ -101,13 +101,15 @@ class Run:
 
     @property
     def fit_key(self) -> str:
-        """Equal for runs that need the same fit and encode the database from other views."""
+        """Checksum of the fit; runs that differ only in their database codes share it."""
         return _digest(self._fit_setting)
 
     def header(self) -> dict[str, Any]:
-        """Return the part of the record that is known before the run."""
-        asked = {name: getattr(self, name) for name in ("n_components_asked", "bytes_asked")}
-        return {"key": self.key, "setting": self.setting, "label": self.label, **asked}
+        """Return the part of the record that does not depend on the result."""
+        sizes = {
+            name: getattr(self, name) for name in ("n_components_requested", "bytes_requested")
+        }
+        return {"key": self.key, "setting": self.setting, "label": self.label, **sizes}
 
 
 def build(run: Run) -> BaseMethod:
@@ -135,17 +137,17 @@ def plan_runs(
 ) -> list[Run]:
     """Return the runs that compare methods at equal bytes per item.
 
-    `lengths`: of codes, in bits. A labelled database is encoded in the way of the method's own
-    paper; an unlabelled one from the searched view and from all views, as far as the method can.
-    If training has no labels, methods that need them are skipped. Runs come seed by seed, so that
-    what is stored early is a whole table of fewer splits. Runs of one fit are neighbours.
+    `lengths`: of codes, in bits. A labelled database gets the codes of the method's paper. An
+    unlabelled one gets single and fused codes, as far as the method supports them. Without labels
+    in training, methods that need them are skipped. Runs are ordered by seed, so early results
+    form complete tables of fewer splits. Runs with the same fit are adjacent.
     """
     runs: dict[str, dict[str, Run]] = {}
     for source, seed, name, variant in product(sources, seeds, protocols, variants):
         info, protocol = variant.cls.info, PROTOCOLS[name]
         modes: list[DatabaseMode] = [info.modes[0]]
         if not protocol.database_is_train:
-            modes = [mode for mode in ("hashed", "unified") if mode in info.modes]
+            modes = [mode for mode in ("single", "fused") if mode in info.modes]
         if not variant.takes(len(source.data.views)) or not (
             protocol.learns_from_labels or info.label_free
         ):
@@ -169,9 +171,9 @@ def plan_runs(
                 official=official,
                 n_threads=n_threads,
                 label=variant.label,
-                n_components_asked=params.get("n_bits", params.get("n_components")),
-                # What has no size is one run, whatever the bytes of the others.
-                bytes_asked=length // 8 if sizes else None,
+                n_components_requested=params.get("n_bits", params.get("n_components")),
+                # A method with a fixed size has one run for all sizes.
+                bytes_requested=length // 8 if sizes else None,
             )
             runs.setdefault(run.fit_key, {}).setdefault(run.key, run)
     return [run for group in runs.values() for run in group.values()]
@@ -179,11 +181,10 @@ def plan_runs(
 
 @cache
 def fingerprint_code(cls: type) -> str:
-    """Return a text that changes when code changes that the results of a method may come from.
+    """Return a checksum of the code that the results of a method may depend on.
 
-    Covered are the file of the class and all subpackages that runs may use.
-
-    Gives 64 hexadecimal digits. Raises InvalidInputError: the source of the class cannot be found.
+    It covers the file of the class and all subpackages that runs may use. Returns 64 hexadecimal
+    digits. Raises InvalidInputError if the class has no source file.
 
     Examples
     --------
@@ -192,10 +193,12 @@ def fingerprint_code(cls: type) -> str:
     64
     """
     try:
-        own = Path(inspect.getsourcefile(cls) or "").read_bytes()
+        source = Path(inspect.getsourcefile(cls) or "").read_bytes()
     except (OSError, TypeError):
-        raise InvalidInputError(f"the source of {cls.__name__} cannot be found") from None
-    return hashlib.sha256(own + digest_sources(_PACKAGE)).hexdigest()
+        raise InvalidInputError(
+            f"class {cls.__name__} has no source file; define it in a .py file"
+        ) from None
+    return hashlib.sha256(source + digest_sources(_PACKAGE)).hexdigest()
 
 
 def digest_sources(package: Path) -> bytes:

@@ -1,4 +1,4 @@
-"""What a run has stored: records, curves and rankings of runs, and a table of all."""
+"""Store of results: records, curves and rankings of runs, and a table of all runs."""
 
 import csv
 import io
@@ -29,24 +29,24 @@ Record = dict[str, Any]
 
 _ROW_COLUMNS = tuple(field.name for field in fields(ResultRow))
 _RUN_COLUMNS = (
-    "label", "n_components_asked", "bytes_asked", "status", "reason", "key", "fit_cpu_seconds",
-    "peak_bytes", "seconds", "split_hash", "feature_maps",
+    "label", "n_components_requested", "bytes_requested", "status", "reason", "key",
+    "fit_cpu_seconds", "peak_bytes", "seconds", "split_hash", "feature_maps",
 )  # fmt: skip
-# Without any similar run: about a middling method on one core.
+# Estimate without any similar run: about an average method on one core.
 _GUESSED_SECONDS = 3.0
 
 
 class Store:
     """A folder of results: a record, curves and rankings per run, and a table of all runs.
 
-    ``runs/KEY.json`` is what counts: `write_table` makes ``results.csv`` from it, and nothing
-    reads that. Each file is replaced in one step, and a run's record is written last of all that
-    belongs to it, so a run may be killed at any time: what is recorded is whole.
+    ``runs/KEY.json`` is authoritative; ``results.csv`` is generated from it and never read. Each
+    file is replaced atomically, and the record of a run is written last. A run may therefore be
+    killed at any time: every record is complete.
 
     Parameters
     ----------
     path : path-like
-        The folder; made when something is first written.
+        The folder; created on first write.
 
     Raises
     ------
@@ -70,17 +70,17 @@ class Store:
         self.path = Path(path)
         if (self.path / MANIFEST_NAME).exists():
             raise InvalidInputError(
-                f"{path} is something that acqh has saved, not a folder of results; choose another"
+                f"{path} is a saved collection, index or model; choose another folder for results"
             )
-        found = sorted((self.path / "runs").glob("*.json"))
-        self._records: dict[str, Record] = {file.stem: _read_record(file) for file in found}
+        files = sorted((self.path / "runs").glob("*.json"))
+        self._records: dict[str, Record] = {file.stem: _read_record(file) for file in files}
 
     def done(self, key: str) -> bool:
-        """Return whether a run has been run with success."""
+        """Return whether a run succeeded."""
         return self._status(key) == "done"
 
     def has_failed(self, key: str) -> bool:
-        """Return whether a run has been run and has failed."""
+        """Return whether a run failed."""
         return self._status(key) == "failed"
 
     def _status(self, key: str) -> str | None:
@@ -88,7 +88,7 @@ class Store:
         return None if record is None else record["status"]
 
     def records(self) -> list[Record]:
-        """Return the records of all runs, like ones side by side."""
+        """Return the records of all runs, sorted by setting."""
         return sorted(self._records.values(), key=_place)
 
     def curves(self, key: str) -> dict[str, Array]:
@@ -97,7 +97,7 @@ class Store:
         Raises
         ------
         FileNotFoundError
-            The run has none.
+            The run has no curves.
         """
         return _read_arrays(self.path / "curves" / f"{key}.npz")
 
@@ -107,16 +107,16 @@ class Store:
         Returns
         -------
         list of int64 (n_query, n_listed)
-            Rows of the data, best first, in the order of the rows of the record; of equal
-            scores, the first row comes first. `acqh.metrics` takes them as ``kind="ranking"``.
+            Row numbers of the data, best first, one array per row of the record. Equal scores
+            are ordered by row. `acqh.metrics` accepts them with ``kind="ranking"``.
 
         Raises
         ------
         FileNotFoundError
-            The run has none.
+            The run has no rankings.
         """
         steps = _read_arrays(self.path / "rankings" / f"{key}.npz")
-        # Sums of unsigned numbers wrap around as the differences did.
+        # Unsigned cumulative sums wrap around exactly as the differences did.
         return [
             np.cumsum(steps[str(place)], axis=1, dtype=steps[str(place)].dtype).astype(np.int64)
             for place in range(len(steps))
@@ -128,18 +128,18 @@ class Store:
         curves: Mapping[str, Array] | None = None,
         rankings: Sequence[Ints] | None = None,
     ) -> None:
-        """Store a run, in place of what was stored of it before.
+        """Store a run; replaces an earlier result of the same run.
 
         Parameters
         ----------
         record : dict
             JSON values: ``key``, ``status`` (``"done"`` or ``"failed"``), ``reason``, ``rows``
-            (a ResultRow as dict for each direction) and what else there is to say.
+            (a ResultRow as dict for each direction) and any other entries.
         curves : mapping of str to ndarray, optional
             ``top_n`` (n,) and, for direction i in the order of the rows, ``precision_top_n_i``
             (n,), ``recall_i`` and ``precision_i`` (n_points,) and ``ap_i`` (n_queries,).
         rankings : sequence of (n_query, n_listed), optional
-            Rows of the data, best first, for each direction.
+            Row numbers of the data, best first, for each direction.
         """
         key = record["key"]
         if curves is not None:
@@ -173,12 +173,12 @@ class Store:
         replace_file(self._table, f"{header}\n{_as_csv(self.records())}".encode())
 
     def write_plan(self, plan: Mapping[str, Any]) -> None:
-        """Write ``plan.json``: what was asked for last."""
+        """Write ``plan.json``: the last plan."""
         self.path.mkdir(parents=True, exist_ok=True)
         replace_file(self.path / "plan.json", _as_json(plan))
 
     def plan(self) -> dict[str, Any] | None:
-        """Return what was asked for last, if anything was."""
+        """Return the last plan, or None."""
         path = self.path / "plan.json"
         if not path.is_file():
             return None
@@ -187,14 +187,12 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other runs out of the folder; the system undoes it when the process ends.
-
-        Windows has no such lock.
+        """Lock the folder against other processes until the process ends; not on Windows.
 
         Raises
         ------
         InvalidInputError
-            Another run holds it.
+            Another process holds the lock.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / ".lock").open("wb") as file:
@@ -203,26 +201,26 @@ class Store:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     raise InvalidInputError(
-                        f"another run is writing to {self.path}; wait for it, or give another `out`"
+                        f"another process is writing to {self.path}; wait, or pass another `out`"
                     ) from None
             yield
 
 
 def _place(record: Record) -> tuple[Any, ...]:
-    """Return what records are sorted by."""
+    """Return the sort key of a record."""
     setting = record.get("setting", {})
     names = (setting.get(name) or "" for name in ("dataset", "protocol", "database"))
-    sizes = (record.get(name) or 0 for name in ("bytes_asked", "n_components_asked"))
+    sizes = (record.get(name) or 0 for name in ("bytes_requested", "n_components_requested"))
     return *names, record.get("label", ""), *sizes, setting.get("seed", 0), record["key"]
 
 
 def _table_rows(record: Record) -> Iterator[dict[str, Any]]:
     setting = record.get("setting", {})
-    known = {name: setting[name] for name in _ROW_COLUMNS if name in setting}
+    columns = {name: setting[name] for name in _ROW_COLUMNS if name in setting}
     facts = {name: record.get(name) for name in _RUN_COLUMNS}
     facts["feature_maps"] = setting.get("feature_maps")
     for row in record["rows"] or [{}]:
-        yield {**known, **row, **facts}
+        yield {**columns, **row, **facts}
 
 
 def _as_csv(records: Iterable[Record]) -> str:
@@ -235,13 +233,13 @@ def _as_csv(records: Iterable[Record]) -> str:
 
 
 def _steps(rows: Ints) -> Array:
-    """Return rankings as differences, which compress better, in as few bytes as hold a row."""
+    """Return rankings as differences, which compress better, in the narrowest dtype."""
     small = rows.astype(np.min_scalar_type(int(rows.max(initial=0))))
     return np.diff(small, axis=1, prepend=small.dtype.type(0))
 
 
 def _read_arrays(path: Path) -> dict[str, Array]:
-    # Opened here: on a damaged file np.load would leave it open.
+    # np.load would leave a damaged file open.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         return {name: arrays[name] for name in arrays.files}
 
@@ -259,28 +257,28 @@ def _read_json(path: Path) -> Any:
 
 def _read_record(path: Path) -> Record:
     record = _read_json(path)
-    whole = isinstance(record, dict) and {"key", "status", "rows"} <= set(record)
-    if not whole or record["key"] != path.stem:
+    is_complete = isinstance(record, dict) and {"key", "status", "rows"} <= set(record)
+    if not is_complete or record["key"] != path.stem:
         raise CorruptBundleError(f"{path} is not a record of a run; remove it to run it again")
     return dict(record)
 
 
 def expected_seconds(runs: Iterable[Run], records: Iterable[Record]) -> float:
-    """Return the time that runs will take: of each the mean of the most similar stored ones.
+    """Return the estimated time of runs: for each the mean of the most similar stored runs.
 
-    Similar are runs of the same data, label and length; then of the same data and label; then of
-    the same data; then all. Without any, a run counts three seconds.
+    Similar runs have the same data, label and length; else the same data and label; else the same
+    data; else all runs count. Without stored runs, the estimate is three seconds per run.
     """
     seconds: dict[Any, list[float]] = defaultdict(list)
     for record in records:
         if record["status"] == "done":
-            setting, length = record["setting"], record["n_components_asked"]
+            setting, length = record["setting"], record["n_components_requested"]
             for kind in _kinds(setting["dataset"], record["label"], length):
                 seconds[kind].append(record["seconds"])
-    means = {kind: sum(each) / len(each) for kind, each in seconds.items()}
+    means = {kind: sum(times) / len(times) for kind, times in seconds.items()}
     return sum(
         next((means[kind] for kind in kinds if kind in means), _GUESSED_SECONDS)
-        for kinds in (_kinds(run.dataset, run.label, run.n_components_asked) for run in runs)
+        for kinds in (_kinds(run.dataset, run.label, run.n_components_requested) for run in runs)
     )
 
 
@@ -289,7 +287,7 @@ def _kinds(dataset: str, label: str, length: int | None) -> tuple[Any, ...]:
 
 
 def as_duration(seconds: float) -> str:
-    """Return a time in words, as exact as an estimate is.
+    """Return a duration as text, with the precision of an estimate.
 
     Examples
     --------

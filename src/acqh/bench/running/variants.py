@@ -1,4 +1,4 @@
-"""The methods of a run: which there are, how large their codes become, how they are built."""
+"""Methods of the bench: names, code sizes and constructor arguments."""
 
 import hashlib
 import inspect
@@ -27,68 +27,68 @@ from acqh.methods.baselines.networks.base import NetworkMethod
 from acqh.methods.baselines.training import Training
 from acqh.methods.registry import HOMES, DatabaseMode, MethodInfo
 
-# Chosen, with the root and the width, on training rows of Wiki and MIRFlickr25K alone. Many more
-# anchors than that come too close to the number of training items of small data.
+# Chosen, with the root and the width, on training rows of Wiki and MIRFlickr25K only. Many more
+# anchors would come close to the number of training items of small data.
 _N_ANCHORS = 500
-# What may follow the name of a method.
+# Suffixes of method names.
 _FEATURE_MAPS = ("rbf", "kernel")
-# Methods that are run with RBF features as well, besides those whose own paper asks for them.
+# Methods that also run with RBF features, in addition to those whose papers use them.
 _ALSO_RBF = ("acqh", "acqh-paper", "label-ridge")
-# The trivial baseline is to be as strong as it can be without looking at the queries.
+# The trivial baseline uses its best setting that does not depend on the queries.
 _SETTINGS: Mapping[str, Mapping[str, Any]] = {"label-ridge": {"ridge": "auto"}}
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A line of a table: a method, and what of it is not as usual."""
+    """A row of a table: a method with its feature maps and parameters."""
 
     label: str
     cls: type[BaseMethod]  # the method
-    feature_maps: str | None = None  # ``"rbf"`` or ``"kernel"``, or the method's own
-    # Constructor arguments besides those of the grid.
+    feature_maps: str | None = None  # ``"rbf"``, ``"kernel"``, or None for those of the method
+    # Constructor arguments in addition to those of the grid.
     params: Mapping[str, Any] = field(default_factory=dict)
 
     def takes(self, n_views: int) -> bool:
-        """Return whether the method can be fitted on this many views."""
+        """Return whether the method supports this number of views."""
         fewest, most = self.cls.view_range
         return fewest <= n_views and (most is None or n_views <= most)
 
     def sizes_by_bytes(self, n_bytes: int) -> dict[str, Any] | None:
-        """Return the arguments for items of a number of bytes; None if there are no such items."""
-        known = self._known()
-        if "n_bits" in known:
+        """Return the constructor arguments for a code size in bytes; None if it is impossible."""
+        names = self._parameters()
+        if "n_bits" in names:
             return {"n_bits": 8 * n_bytes}
-        if "n_codebooks" in known:
-            # A byte of these methods is for the norm.
+        if "n_codebooks" in names:
+            # These methods store the norm in one byte.
             n_codebooks = n_bytes - issubclass(self.cls, AdditiveMethod)
             return {"n_codebooks": n_codebooks} if n_codebooks else None
         return {}
 
-    def full_params(self, given: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    def full_params(self, arguments: Mapping[str, Any], seed: int) -> dict[str, Any]:
         """Return all constructor arguments as JSON values.
 
-        Raises InvalidInputError: one of them is not a JSON value.
+        Raises InvalidInputError for an argument that is not a JSON value.
         """
-        given = {**self.params, **given}
-        if "random_state" in self._known():
-            given["random_state"] = seed
-        params = self.cls(**given).get_params(deep=False)
+        arguments = {**self.params, **arguments}
+        if "random_state" in self._parameters():
+            arguments["random_state"] = seed
+        params = self.cls(**arguments).get_params(deep=False)
         if self.feature_maps is not None:
-            made = make_maps(self.feature_maps, seed)
-            params["feature_maps"], _ = pack(made, HOMES, fitted=False)
+            feature_maps = make_maps(self.feature_maps, seed)
+            params["feature_maps"], _ = pack(feature_maps, HOMES, fitted=False)
         return {name: _as_json(value, name, self.label) for name, value in sorted(params.items())}
 
-    def _known(self) -> dict[str, Any]:
+    def _parameters(self) -> dict[str, Any]:
         return dict(self.cls().get_params(deep=False))
 
 
 def make_maps(name: str, seed: int) -> Any:
-    """Return the feature map that a name stands for, unfitted."""
+    """Return the unfitted feature map of a name."""
     if name == "kernel":
         return KernelMap(random_state=seed)
     if name != "rbf":
-        known = ", ".join(_FEATURE_MAPS)
-        raise InvalidInputError(f"no feature maps are called {name!r}; there are: {known}")
+        names = ", ".join(_FEATURE_MAPS)
+        raise InvalidInputError(f"unknown feature maps {name!r}; choose one of {names}")
     anchors = RBFAnchors(_N_ANCHORS, variant="rbf_scaled", scale=0.5, random_state=seed)
     return make_pipeline(SignedRoot(), anchors)
 
@@ -99,9 +99,9 @@ def find_method(name: str) -> type[BaseMethod]:
 
 
 def make_variant(label: str) -> Variant:
-    """Return the variant of a label: a method's name, or one followed by `` rbf`` or `` kernel``.
+    """Return the variant of a label: a method's name, optionally with `` rbf`` or `` kernel``.
 
-    Raises InvalidInputError: no method is called so, or it takes no feature maps.
+    Raises InvalidInputError for an unknown method, or one without feature maps.
 
     Examples
     --------
@@ -114,21 +114,21 @@ def make_variant(label: str) -> Variant:
     cls = find_method(name)
     variant = Variant(label, cls, maps or None, _SETTINGS.get(name, {}))
     if variant.feature_maps is not None and "feature_maps" not in cls().get_params():
-        raise InvalidInputError(f"method {name!r} takes no feature maps")
+        raise InvalidInputError(f"method {name!r} has no feature maps; remove {maps!r}")
     return variant
 
 
 def list_variants() -> list[Variant]:
-    """Return all methods that need no network, those with RBF features, and trivial baselines."""
+    """Return all methods without neural networks, some with RBF features, trivial baselines."""
     names = [name for name in methods.list() if not issubclass(methods.get(name), NetworkMethod)]
     labels = [*names, *(f"{name} rbf" for name in _ALSO_RBF), RandomCodes.info.name]
     return [make_variant(label) for label in labels]
 
 
 def find_variants(names: Sequence[str]) -> tuple[tuple[Variant, ...], tuple[str, ...]]:
-    """Return the lines of tables, and the files that some of their methods come from."""
+    """Return the variants, and the files of custom methods."""
     files = tuple(name for name in names if ".py:" in name)
-    # First of all, so that they may be named as well.
+    # Load files first, so that their methods can also be selected by name.
     named = {file: load_method_file(file).info.name for file in files}
     variants: list[Variant] = []
     for name in names:
@@ -137,14 +137,14 @@ def find_variants(names: Sequence[str]) -> tuple[tuple[Variant, ...], tuple[str,
 
 
 def name_of(method: Any) -> str:
-    """Return the name of a method, or the file and class of one that is not of this package."""
+    """Return the name of a method, or ``FILE:CLASS`` for a class outside this package."""
     if isinstance(method, str):
         return method.strip()
     if not (isinstance(method, type) and issubclass(method, BaseMethod)):
-        raise InvalidInputError(f"methods are names or classes of methods, not {method!r}")
+        raise InvalidInputError(f"methods must be names or BaseMethod classes, got {method!r}")
     if method.__module__.partition(".")[0] == "acqh":
         return method.info.name
-    # The process that runs it has to find it too.
+    # The worker process imports it from its file.
     return f"{inspect.getsourcefile(method)}:{method.__name__}"
 
 
@@ -165,9 +165,9 @@ def _as_json(value: Any, name: str, label: str) -> Any:
 
 @dataclass(eq=False, repr=False)
 class RandomCodes(BinaryMethod):
-    """Bits drawn by the checksum of an item's features: what chance finds.
+    """Random bits seeded by the checksum of an item's features: the chance level.
 
-    The same item always gets the same code, so results do not depend on the order of calls.
+    Equal items have equal codes, so results do not depend on the order of calls.
 
     Examples
     --------
@@ -182,14 +182,14 @@ class RandomCodes(BinaryMethod):
         reference="",
         supervised=False,
         code="binary",
-        modes=("hashed", "unified"),
+        modes=("single", "fused"),
     )
     _: KW_ONLY
     feature_maps: Any = field(default=None, init=False)
     random_state: RandomState = 0
 
     def fit(self, views: Any, labels: Any = None) -> Self:
-        """Learn nothing but the widths of the views."""
+        """Store the widths of the views."""
         self._check_parameters()
         first = next(as_parts(views, labels))
         self.n_features_in_ = {name: view.shape[1] for name, view in first.views.items()}
@@ -197,16 +197,16 @@ class RandomCodes(BinaryMethod):
         return self
 
     def _learn(self, data: Training) -> dict[str, Any]:
-        raise NotImplementedError  # `fit` does without
+        raise NotImplementedError  # not called by `fit`
 
     def _project(self, matrix: Matrix, view: str) -> Floats:
-        return self.decode(self._code({view: matrix}, "hashed"))
+        return self.decode(self._code({view: matrix}, "single"))
 
     def _code(self, views: Mapping[str, Matrix], mode: DatabaseMode) -> Array:  # noqa: ARG002
         start = f"{self.random_state} {len(views)} ".encode()
         digests = [
-            hashlib.shake_128(start + b"".join(pieces)).digest(self.bytes_per_item)
-            for pieces in zip(*(_row_bytes(X) for _, X in sorted(views.items())), strict=True)
+            hashlib.shake_128(start + b"".join(rows)).digest(self.bytes_per_item)
+            for rows in zip(*(_row_bytes(X) for _, X in sorted(views.items())), strict=True)
         ]
         return np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, self.bytes_per_item)
 
@@ -222,37 +222,37 @@ def _row_bytes(matrix: Matrix) -> Iterable[bytes]:
 
 
 def load_method_file(argument: str) -> type[BaseMethod]:
-    """Load a method from ``FILE.py:CLASS``; the file is run.
+    """Load a method from ``FILE.py:CLASS``; executes the file.
 
-    `argument`: the class derives from BaseMethod and is entered by `acqh.methods.register`. Raises
-    InvalidInputError: there is no such file or class, the file fails, or the class is no registered
-    method.
+    The class must derive from BaseMethod and be registered with `acqh.methods.register`. Raises
+    InvalidInputError for a missing file or class, an error in the file, or an unregistered class.
 
     Examples
     --------
     >>> load_method_file("mine.py")
     Traceback (most recent call last):
         ...
-    acqh.errors.InvalidInputError: a method is given as FILE.py:CLASS, not 'mine.py'
+    acqh.errors.InvalidInputError: a method file must be FILE.py:CLASS, got 'mine.py'
     """
     file, _, name = argument.rpartition(":")
     if not file.endswith(".py") or not name.isidentifier():
-        raise InvalidInputError(f"a method is given as FILE.py:CLASS, not {argument!r}")
+        raise InvalidInputError(f"a method file must be FILE.py:CLASS, got {argument!r}")
     path = Path(file).expanduser().resolve()
     if not path.is_file():
-        raise InvalidInputError(f"there is no file {path}")
+        raise InvalidInputError(f"no such file: {path}")
     cls = getattr(_import_file(path), name, None)
     if not (isinstance(cls, type) and issubclass(cls, BaseMethod)):
         raise InvalidInputError(f"{path} has no class {name} that derives from BaseMethod")
     if not isinstance(cls.__dict__.get("info"), MethodInfo):
         raise InvalidInputError(
-            f"class {name} of {path} is not registered; write @acqh.methods.register(...) above it"
+            f"class {name} of {path} is not registered; decorate it with "
+            "@acqh.methods.register(...)"
         )
     return cls
 
 
 def _import_file(path: Path) -> object:
-    # One name a file, so that two files of the same name do not meet.
+    # A unique module name per file: two files may have the same name.
     name = f"acqh_plugin_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     if name in sys.modules:
         return sys.modules[name]
@@ -263,7 +263,7 @@ def _import_file(path: Path) -> object:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # the file is somebody else's code
+    except Exception as error:  # the file may raise anything
         del sys.modules[name]
         raise InvalidInputError(f"{path} cannot be imported: {error!r}") from error
     return module

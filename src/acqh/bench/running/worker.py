@@ -36,28 +36,28 @@ from acqh.bench.running.variants import load_method_file
 from acqh.methods import BaseMethod
 from acqh.metrics import RetrievalResult
 
-# Ranks at which precision is measured: close where curves bend, up to the paper's last.
+# Ranks at which precision is measured: dense at first, up to the last rank in the paper.
 _TOP_N = (1, 2, 5, 10, 20, 30, 50, 75, *range(100, 1001, 50))
 _CURVE_POINTS = 200
-# Rows of the fit that only makes code compile and load.
+# Rows of the warm-up fit, which only compiles and loads code.
 _WARM_UP_ROWS = 200
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
-# Written to the file above, it makes the peak of resident memory start again.
+# Written to the file above, it resets the peak of resident memory.
 _RESET_PEAK = "5"
-# How long a worker that was told to end may take before it is killed.
+# Seconds that a worker may take to end before it is killed.
 _PATIENCE = 5.0
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "torch")
 
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """What a worker needs to know before the first run."""
+    """Settings of a worker, the same for all runs."""
 
     n_threads: int
-    data: Mapping[str, str]  # by name of the data, what `open_data` loads them from
+    data: Mapping[str, str]  # arguments of `open_data` by name of the data
     data_dir: str | None = None
-    method_files: tuple[str, ...] = ()  # ``FILE.py:CLASS`` of methods to be loaded
+    method_files: tuple[str, ...] = ()  # ``FILE.py:CLASS`` of custom methods
 
 
 # The rest of a run's record, its curves and its rankings.
@@ -65,14 +65,14 @@ Outcome = tuple[dict[str, Any], dict[str, Array] | None, list[Ints] | None]
 
 
 def work(connection: Connection, settings: WorkerSettings) -> None:
-    """Run the runs that come through a connection until it closes."""
+    """Carry out the runs received from a connection until it closes."""
     import numba
     from threadpoolctl import threadpool_limits
 
-    # The parent decides what an interrupt means; it reaches both on a terminal.
+    # A terminal sends interrupts to both processes; the parent handles them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    # For packages that are loaded later and start threads of their own.
+    # For packages that are loaded later and start their own threads.
     os.environ["OMP_NUM_THREADS"] = str(settings.n_threads)
     for method_file in settings.method_files:
         load_method_file(method_file)
@@ -84,7 +84,7 @@ def work(connection: Connection, settings: WorkerSettings) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent is gone: a killed run leaves no process behind."""
+    """End this process when its parent has ended, so that a killed bench leaves no process."""
     parent = parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -92,7 +92,7 @@ def _end_with_parent() -> None:
 
 
 class Workbench:
-    """Runs what it is given, and keeps the data, the last split and the last fit for the next."""
+    """Carries out runs; caches the data, the last split and the last fit."""
 
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
@@ -102,16 +102,18 @@ class Workbench:
         self._warm: set[tuple[str, str | None]] = set()
 
     def run(self, run: Run) -> Outcome:
-        """Carry out a run; a failure is an outcome like any other."""
+        """Carry out a run; an exception becomes a failed outcome."""
         started = time.perf_counter()
         curves = rankings = None
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
                 facts, curves, rankings = self._measure(run)
-            except Exception as error:  # whatever a method does wrong is its result
+            except Exception as error:  # a method may raise anything
                 facts = failure(f"{type(error).__name__}: {error}", traceback.format_exc())
-        messages = dict.fromkeys(f"{each.category.__name__}: {each.message}" for each in caught)
+        messages = dict.fromkeys(
+            f"{warning.category.__name__}: {warning.message}" for warning in caught
+        )
         facts |= {"warnings": list(messages), "seconds": time.perf_counter() - started}
         return facts, curves, rankings
 
@@ -136,7 +138,7 @@ class Workbench:
         return facts, _curves(results), rankings
 
     def _draw(self, run: Run) -> tuple[Split, SplitParts]:
-        """Return the split of a run, and the prepared data cut by it."""
+        """Return the split of a run, and the parts of the preprocessed data."""
         key = (run.dataset, run.protocol, run.seed, run.official)
         if self._drawn is None or self._drawn[0] != key:
             if run.dataset not in self._sources:
@@ -163,13 +165,13 @@ class Workbench:
         return self._fitted[1:]
 
     def _warm_up(self, run: Run, parts: SplitParts) -> None:
-        """Fit and encode a few rows first, so that no time includes compiling."""
+        """Fit and encode a few rows first, so that timings exclude compilation."""
         kind = (run.method, run.feature_maps)
         if kind in self._warm:
             return
         self._warm.add(kind)
         few = parts.train.subset(np.arange(min(_WARM_UP_ROWS, len(parts.train))))
-        # A method may refuse so few rows; the fit that counts will say what is wrong, if so.
+        # A method may reject so few rows; a real error appears again in the fit.
         with suppress(Exception):
             method = build(run).fit(few.views, few.labels)
             for view, rows in few.views.items():
@@ -178,7 +180,7 @@ class Workbench:
 
 
 def failure(reason: str, trace: str | None = None) -> dict[str, Any]:
-    """Return what a record says of a run that failed."""
+    """Return the record entries of a failed run."""
     unknown = dict.fromkeys(("objective", "fit_cpu_seconds", "peak_bytes", "split_hash"))
     return {"status": "failed", "reason": reason, "traceback": trace, "rows": [], **unknown}
 
@@ -187,7 +189,7 @@ def _objective(method: BaseMethod) -> list[float | None] | None:
     values = getattr(method, "objective_", None)
     if values is None:
         return None
-    # JSON has no word for what is not finite.
+    # JSON cannot represent values that are not finite.
     return [value if math.isfinite(value) else None for value in np.ravel(values).tolist()]
 
 
@@ -197,28 +199,28 @@ def _curves(results: list[RetrievalResult]) -> dict[str, Array]:
         curves[f"precision_top_n_{place}"] = result.precision.astype(np.float32)
         curves[f"ap_{place}"] = result.average_precision[None].astype(np.float32)
         if result.curve is not None:
-            kept = _spread(result.curve.recall)
-            curves[f"recall_{place}"] = result.curve.recall[kept].astype(np.float32)
-            curves[f"precision_{place}"] = result.curve.precision[kept].astype(np.float32)
+            ranks = _spread(result.curve.recall)
+            curves[f"recall_{place}"] = result.curve.recall[ranks].astype(np.float32)
+            curves[f"precision_{place}"] = result.curve.precision[ranks].astype(np.float32)
     return curves
 
 
 def _spread(recall: Array) -> Array:
-    """Return ranks, from the first to the last, at about equal steps of recall."""
+    """Return ranks from the first to the last, at nearly equal steps of recall."""
     steps = np.linspace(recall[0], recall[-1], _CURVE_POINTS)
     return np.unique(np.minimum(np.searchsorted(recall, steps), len(recall) - 1))
 
 
 def reset_peak_memory() -> None:
-    """Make `peak_memory` count from now on, where the system allows it."""
+    """Reset `peak_memory`, if the system supports it."""
     with suppress(OSError):
         _CLEAR.write_text(_RESET_PEAK)
 
 
 def peak_memory() -> int:
-    """Return the most bytes that this process has had in memory since the last reset.
+    """Return the peak resident memory of this process since the last reset, in bytes.
 
-    Where there is no reset (outside Linux), since its start; 0 where the system does not say.
+    Systems other than Linux have no reset: the peak counts from the start. 0 if it is unknown.
     """
     with suppress(OSError):
         for line in _STATUS.read_text().splitlines():
@@ -233,7 +235,7 @@ def peak_memory() -> int:
 
 
 class Worker:
-    """A process that runs runs; started when there is one to run, and again if it dies."""
+    """Handle of the worker process; starts it for the first run, and again if it dies."""
 
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
@@ -265,7 +267,7 @@ class Worker:
         return outcome
 
     def _start(self) -> None:
-        # Spawned, not forked: a copy of a process with threads may hang.
+        # Spawn instead of fork: a forked process with threads may hang.
         spawn = get_context("spawn")
         self._connection, theirs = spawn.Pipe()
         self._process = spawn.Process(target=work, args=(theirs, self._settings), daemon=True)
@@ -282,7 +284,7 @@ class Worker:
             how = f"by {signal.Signals(-code).name}"
         if code == -getattr(signal, "SIGKILL", 0):
             how += " (often: out of memory)"
-        facts = failure(f"the process that ran it was ended {how}")
+        facts = failure(f"the worker process was ended {how}")
         return {**facts, "warnings": [], "seconds": seconds}, None, None
 
     def _forget(self) -> None:
@@ -294,18 +296,18 @@ class Worker:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what a result depends on.
+    """Return the versions of the packages that results depend on.
 
     Examples
     --------
     >>> sorted(versions())[:2]
     ['acqh', 'numba']
     """
-    found = {"acqh": __version__, "python": platform.python_version()}
+    installed = {"acqh": __version__, "python": platform.python_version()}
     for package in _PACKAGES:
         with suppress(PackageNotFoundError):
-            found[package] = version(package)
-    return found
+            installed[package] = version(package)
+    return installed
 
 
 def machine() -> dict[str, str | int]:

@@ -66,7 +66,7 @@ _WIDE = 2048
     supervised=True,
     label_free=True,
     code="additive",
-    modes=("learnt", "hashed", "unified"),
+    modes=("training", "single", "fused"),
 )
 @dataclass(eq=False, repr=False)
 class ACQH(BaseMethod):
@@ -512,7 +512,7 @@ class ACQH(BaseMethod):
             As `fit` takes them, by default those that a MultiViewData brings; a row without any is
             one whose labels are not known. With labels as the only target, items that have labels
             are coded by these alone.
-        mode : {"learnt", "hashed", "unified"}, optional
+        mode : {"training", "single", "fused"}, optional
             By labels (and views), by one view, or by all views given; by default as the arguments
             suggest.
         device, max_memory
@@ -587,7 +587,7 @@ class ACQH(BaseMethod):
         views, labels, present = self._given(views, labels, mode)
         mode = self._check_given(views, labels, mode)
         place = find_device(views or {}, labels, device)
-        if mode != "learnt" or LABELS not in self.space_.blocks:
+        if mode != "training" or LABELS not in self.space_.blocks:
             labels = None
         matrix = None if labels is None else self._check_labels(take_in(labels)[0])
         if place is None:
@@ -641,7 +641,7 @@ class ACQH(BaseMethod):
             return views, labels, {}
         if views.labels is not None:
             own = labelled(views, labels).labels
-            by_labels = mode in (None, "learnt") and LABELS in self.space_.blocks
+            by_labels = mode in (None, "training") and LABELS in self.space_.blocks
             if by_labels and views.label_names != self.label_names_:
                 raise LabelError(
                     "label names differ from those fitted; give label_names= to all data, so that "
@@ -653,9 +653,9 @@ class ACQH(BaseMethod):
     def _check_given(self, views: Any, labels: Any, mode: DatabaseMode | None) -> DatabaseMode:
         """Check that there is what a mode needs; return the mode."""
         mode = self._check_mode(views, labels, mode)
-        if mode == "hashed" and len(views) != 1:
-            raise InvalidInputError(f"mode 'hashed' takes one view, got {sorted(views)}")
-        if mode == "learnt" and labels is None:
+        if mode == "single" and len(views) != 1:
+            raise InvalidInputError(f"mode 'single' takes one view, got {sorted(views)}")
+        if mode == "training" and labels is None:
             raise InvalidInputError("give labels, or views as a mapping of names to matrices")
         if not views and LABELS not in self.space_.blocks:
             raise InvalidInputError(

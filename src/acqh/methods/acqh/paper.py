@@ -263,7 +263,7 @@ def solve_label_map(problem: PaperProblem, targets: Floats) -> Floats:
     reference=REFERENCE,
     supervised=True,
     code="additive",
-    modes=("learnt", "hashed", "unified"),
+    modes=("training", "single", "fused"),
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class ACQHPaper(ACQH):

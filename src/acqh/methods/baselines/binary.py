@@ -65,7 +65,7 @@ class BinaryMethod(TrainedMethod):
         return self.decode(self.hash(X, view=view))
 
     def _code(self, views: Mapping[str, Matrix], mode: DatabaseMode) -> Array:
-        if mode == "unified":
+        if mode == "fused":
             return pack_signs(self._unify(views))
         ((view, matrix),) = views.items()
         return pack_signs(self._project(matrix, view))

@@ -21,7 +21,7 @@ from acqh.stats import regress
     "Technometrics 1970",
     supervised=True,
     code="real",
-    modes=("learnt", "hashed", "unified"),
+    modes=("training", "single", "fused"),
 )
 class LabelRidge(BaseMethod):
     """Predict the labels of a query by ridge regression; score items by their labels.
@@ -124,7 +124,7 @@ class LabelRidge(BaseMethod):
             Used where no labels are given.
         labels : optional
             Of any form that `fit` takes.
-        mode : {"learnt", "hashed", "unified"}, optional
+        mode : {"training", "single", "fused"}, optional
             By labels, by one view, or by all views given; as the arguments suggest by default.
 
         Returns
@@ -138,7 +138,7 @@ class LabelRidge(BaseMethod):
         LabelError
             An item has no labels.
         """
-        if self._check_mode(views, labels, mode) == "learnt":
+        if self._check_mode(views, labels, mode) == "training":
             if labels is None:
                 raise InvalidInputError("give labels, or views as a mapping of names to matrices")
             matrix = self._check_labels(labels)

@@ -179,10 +179,10 @@ class TrainedMethod(BaseMethod):
         views : mapping of str to (n_items, n_features), optional
         labels : optional
             Not used: the codes of labelled items are those learnt in training.
-        mode : {"learnt", "hashed", "unified"}, optional
-            ``"learnt"``: the codes of the training items, as the optimiser left them (the view
-            named in `views`, where each view has its own). ``"hashed"``: of the one view given.
-            ``"unified"``: of all views given, combined.
+        mode : {"training", "single", "fused"}, optional
+            ``"training"``: the codes of the training items, as the optimiser left them (the view
+            named in `views`, where each view has its own). ``"single"``: of the one view given.
+            ``"fused"``: of all views given, combined.
 
         Returns
         -------
@@ -196,10 +196,10 @@ class TrainedMethod(BaseMethod):
             Views of different numbers of rows, or others than fitted.
         """
         mode = self._check_mode(views, labels, mode)
-        if mode == "learnt":
+        if mode == "training":
             return self._learnt_codes(views)
-        if mode == "hashed" and len(views) != 1:
-            raise InvalidInputError(f"mode 'hashed' takes one view, got {sorted(views)}")
+        if mode == "single" and len(views) != 1:
+            raise InvalidInputError(f"mode 'single' takes one view, got {sorted(views)}")
         checked = {view: self._check_view(X, view) for view, X in views.items()}
         count_paired(checked)
         return self._code(checked, mode)

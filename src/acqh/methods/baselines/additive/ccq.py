@@ -65,7 +65,7 @@ def objective(
     reference="Long, Cao, Wang and Yu, Composite correlation quantization for efficient "
     "multimodal retrieval, SIGIR 2016",
     supervised=False,
-    modes=("unified", "hashed", "learnt"),
+    modes=("fused", "single", "training"),
     reconstruction="The starting codebooks, the number of components where a view is narrow, and "
     "the byte for an item's squared norm are ours.",
 )
@@ -115,7 +115,7 @@ class CCQ(AdditiveMethod):
     >>> import acqh
     >>> data = acqh.make_multiview(300, random_state=0)
     >>> model = acqh.methods.get("ccq")(2, 16, random_state=0).fit(data.views)
-    >>> codes = model.encode(data.views, mode="unified")
+    >>> codes = model.encode(data.views, mode="fused")
     >>> index = acqh.index.CodeIndex(model.codebooks_).add(codes)
     >>> index.search(model.project(data.views["text"][:1], view="text"), k=3).counts
     array([3])

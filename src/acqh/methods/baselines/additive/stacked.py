@@ -22,9 +22,9 @@ from acqh.quantize import decode, fit_codebooks
     reference="Martinez, Hoos and Little, Stacked quantizers for compositional vector compression, "
     "arXiv 2014",
     supervised=False,
-    modes=("learnt", "unified", "hashed"),
+    modes=("training", "fused", "single"),
     reconstruction="The method is for one view; quantizing the views side by side and predicting "
-    "the result from each is ours, as are modes 'unified' and 'hashed'. Codebooks are solved "
+    "the result from each is ours, as are modes 'fused' and 'single'. Codebooks are solved "
     "together rather than one by one.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)

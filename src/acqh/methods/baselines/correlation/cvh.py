@@ -33,7 +33,7 @@ def couple_pairs(views: Sequence[Rows]) -> list[list[Floats]]:
     reference="Kumar and Udupa, Learning hash functions for cross-view similarity search, "
     "IJCAI 2011",
     supervised=False,
-    modes=("hashed", "unified"),
+    modes=("single", "fused"),
     reconstruction="Leaving out directions that the features do not span is ours.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -69,7 +69,7 @@ def objective(
     reference="Wu, Yang, Zheng, Wang and Wang, Quantized correlation hashing for fast "
     "cross-modal search, IJCAI 2015",
     supervised=True,
-    modes=("hashed", "unified"),
+    modes=("single", "fused"),
     reconstruction="The objective and its solution follow the paper's description; no public code "
     "was found.",
 )

@@ -23,7 +23,7 @@ _FACTS: dict[str, Any] = {
     "reference": "Zhang and Li, Large-scale supervised multimodal hashing with semantic "
     "correlation maximization, AAAI 2014",
     "supervised": True,
-    "modes": ("hashed", "unified"),
+    "modes": ("single", "fused"),
 }
 
 

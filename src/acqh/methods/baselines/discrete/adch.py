@@ -79,7 +79,7 @@ def objective(
     reference="Luo, Zhang, Wu, Chen, Huang and Xu, Asymmetric discrete cross-modal hashing, "
     "ICMR 2018",
     supervised=True,
-    modes=("learnt", "hashed", "unified"),
+    modes=("training", "single", "fused"),
     reconstruction="The whole objective: from the paper's description alone, collective matrix "
     "factorisation whose latent vectors, with binary codes, reproduce the similarity of labels.",
 )

@@ -46,9 +46,9 @@ def objective(
     reference="Xu, Shen, Yang, Shen and Li, Learning discriminative binary codes for large-scale "
     "cross-modal retrieval, IEEE Transactions on Image Processing 2017",
     supervised=True,
-    modes=("learnt", "hashed", "unified"),
+    modes=("training", "single", "fused"),
     reconstruction="The weight of the views in the codes is that of supervised discrete hashing; "
-    "the paper's own was not found. Mode 'unified' is the mean of the views' projections.",
+    "the paper's own was not found. Mode 'fused' is the mean of the views' projections.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class DCH(LinearBinaryMethod):

@@ -56,7 +56,7 @@ def update_codes(
     reference="Ma, Liang, Kong, He and Li, Discrete cross-modal hashing for efficient multimedia "
     "retrieval, ISM 2016",
     supervised=True,
-    modes=("learnt", "hashed", "unified"),
+    modes=("training", "single", "fused"),
     reconstruction="The whole objective: from the paper's description alone, similarity of labels "
     "reconstructed by codes, a classification term, bits learnt one by one in each view.",
 )

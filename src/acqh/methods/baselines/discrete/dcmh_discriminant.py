@@ -45,9 +45,9 @@ def update_codes(B: Floats, labels: Matrix, W: Floats, ridge_strength: float) ->
     status="reconstructed",
     reference="Xu, Shen, Yang and Shen, Discriminant cross-modal hashing, ICMR 2016",
     supervised=True,
-    modes=("learnt", "hashed", "unified"),
+    modes=("training", "single", "fused"),
     reconstruction="The step over codes is the rounded closed form of a public script named after "
-    "the paper; the paper's own was not found. Mode 'unified' is ours.",
+    "the paper; the paper's own was not found. Mode 'fused' is ours.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class DiscriminantCMH(LinearBinaryMethod):

@@ -57,7 +57,7 @@ def objective(
     reference="Liu, Nie, Zeng, Cui, Zhu and Yin, Fast discrete cross-modal hashing with regressing "
     "from semantic labels, ACM Multimedia 2018",
     supervised=True,
-    modes=("learnt", "hashed", "unified"),
+    modes=("training", "single", "fused"),
     reconstruction="No code was found: the form of the drift, the weights and the feature map are "
     "ours; without drift the problem is that of public code for subspace relation learning.",
 )

@@ -60,7 +60,7 @@ def mix_views(
     reference="Ding, Guo and Zhou, Collective matrix factorization hashing for multimodal data, "
     "CVPR 2014",
     supervised=False,
-    modes=("unified", "learnt", "hashed"),
+    modes=("fused", "training", "single"),
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class CMFH(LinearBinaryMethod):

@@ -109,10 +109,10 @@ def update_codes(B: Floats, A: Affinity, Z: Floats, balance_weight: float, pull:
     reference="Hu, Yang, Shen, Xie, Hong and Shen, Collective reconstructive embeddings for "
     "cross-modal hashing, IEEE Transactions on Image Processing 2019",
     supervised=False,
-    modes=("learnt", "unified", "hashed"),
+    modes=("training", "fused", "single"),
     reconstruction="The objective follows the paper's description, one inner-product "
     "reconstruction with balanced and uncorrelated bits; its solver and weights are ours. Mode "
-    "'unified' is the mean of the views' projections.",
+    "'fused' is the mean of the views' projections.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class CRE(LinearBinaryMethod):

@@ -106,9 +106,9 @@ def objective(
     reference="Liu, Ji, Wu, Huang and Zhang, Cross-modality binary code learning via fusion "
     "similarity hashing, CVPR 2017",
     supervised=False,
-    modes=("hashed", "unified", "learnt"),
+    modes=("single", "fused", "training"),
     reconstruction="The released code, by its author's word, is a rewrite; the similarity is its "
-    "double loop as a matrix product. Modes 'unified' and 'learnt' are ours.",
+    "double loop as a matrix product. Modes 'fused' and 'training' are ours.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class FSH(LinearBinaryMethod):

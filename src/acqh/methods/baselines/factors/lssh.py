@@ -130,7 +130,7 @@ def inverse_distances(rows: Matrix, centre: Floats) -> Floats:
     reference="Zhou, Ding and Guo, Latent semantic sparse hashing for cross-modal similarity "
     "search, SIGIR 2014",
     supervised=False,
-    modes=("unified", "hashed"),
+    modes=("fused", "single"),
     reconstruction="The solver of the bases and the length of the lasso's steps are ours.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -187,7 +187,7 @@ class LSSH(BinaryMethod):
     >>> import acqh
     >>> data = acqh.make_multiview(200, n_labels=4, random_state=0)
     >>> model = acqh.methods.get("lssh")(16, n_atoms=32, random_state=0).fit(data.views)
-    >>> model.encode(data.views, mode="unified").shape
+    >>> model.encode(data.views, mode="fused").shape
     (200, 2)
     """
 

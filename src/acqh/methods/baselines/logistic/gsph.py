@@ -51,7 +51,7 @@ def update_factor(A: Floats, other: Floats, target: Floats) -> Floats:
     reference="Mandal, Chaudhury and Biswas, Generalized semantic preserving hashing for n-label "
     "cross-modal retrieval, CVPR 2017",
     supervised=True,
-    modes=("unified", "hashed", "learnt"),
+    modes=("fused", "single", "training"),
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class GSPH(LinearBinaryMethod):

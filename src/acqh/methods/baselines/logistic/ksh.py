@@ -104,9 +104,9 @@ def learn_bit(features: Floats, residual: Residual, max_iter: int) -> tuple[Floa
     status="authors' code",
     reference="Liu, Wang, Ji, Jiang and Chang, Supervised hashing with kernels, CVPR 2012",
     supervised=True,
-    modes=("hashed", "learnt", "unified"),
+    modes=("single", "training", "fused"),
     reconstruction="The method is for one view; predicting its codes from the other views is "
-    "ours, as are modes 'learnt' and 'unified'.",
+    "ours, as are modes 'training' and 'fused'.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class KSH(LinearBinaryMethod):

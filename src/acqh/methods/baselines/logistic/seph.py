@@ -94,7 +94,7 @@ def update_step(gradient: Floats, step: Floats, gain: Floats) -> tuple[Floats, F
     reference="Lin, Ding, Hu and Wang, Semantics-preserving hashing for cross-view retrieval, "
     "CVPR 2015",
     supervised=True,
-    modes=("unified", "hashed"),
+    modes=("fused", "single"),
     reconstruction="More than two views are fused as two are, each with its own likelihood.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -56,10 +56,10 @@ def reconstruct_codes(outputs: Floats, codes: Floats) -> Floats:
     status="reconstructed",
     reference="Chen and others, Dual deep neural networks cross-modal hashing, AAAI 2018",
     supervised=True,
-    modes=("hashed", "learnt", "unified"),
+    modes=("single", "training", "fused"),
     reconstruction="All but the three stages: the first codes are those of dch on one view, "
     "networks see features and are taught by a logistic loss per bit, and the rule that "
-    "reconstructs codes is ours, as are all settings and modes 'learnt' and 'unified'.",
+    "reconstructs codes is ours, as are all settings and modes 'training' and 'fused'.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class DDCMH(NetworkMethod):
@@ -118,7 +118,7 @@ class DDCMH(NetworkMethod):
         base = choose_view("base_view", self.base_view, data.features, -1)
         (other,) = data.features.keys() - {base}
         first = DCH(self.n_bits, random_state=rng).fit({base: data.views[base]}, data.labels)
-        codes = first.decode(first.encode(mode="learnt"))
+        codes = first.decode(first.encode(mode="training"))
         networks = {
             view: Network(features, self.hidden, self.n_bits, rng, device)
             for view, features in data.features.items()

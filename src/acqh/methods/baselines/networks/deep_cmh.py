@@ -62,10 +62,10 @@ def share_label(labels: Matrix, rows: Any) -> Any:
     status="authors' code",
     reference="Jiang and Li, Deep cross-modal hashing, CVPR 2017",
     supervised=True,
-    modes=("hashed", "learnt", "unified"),
+    modes=("single", "training", "fused"),
     reconstruction="The networks see features, not images, and have one hidden layer; its "
     "width, the first weights, Adam, the learning rates, the small weight of the balance and the "
-    "number of epochs are ours, as are modes 'learnt' and 'unified'.",
+    "number of epochs are ours, as are modes 'training' and 'fused'.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class DeepCMH(NetworkMethod):
