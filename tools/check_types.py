@@ -27,12 +27,16 @@ index.search(np.eye(8), kk=3)  # wrong
 acqh.nothing  # wrong
 data.splitt()  # wrong
 photos = acqh.Collection.open("x")
-hits: list[tuple[str | None, float]] = [(hit.id, hit.score) for hit in photos.search(text="a").hits]
+hits: list[tuple[str | None, float]] = [(hit.id, hit.score) for hit in photos.search("a").hits]
 figures = acqh.metrics.evaluate(found, [0], [0, 1, 2], cutoffs=[10])
 summary = acqh.bench.run("emoji", methods=[DCH, "acqh"], bits=[8], n_splits=1, out="results")
 report: Path = acqh.bench.write_report(summary.out).page
 photos.serach(text="a")  # wrong
 photos.search(text="a", k="10")  # wrong
+photos.search("a", top_k=10)  # wrong
+photos.search("a", "b")  # wrong
+acqh.Collection.open("x", query_encoder="table")  # wrong
+acqh.Collection.build("x", "y", n_bytes=8)  # wrong
 photos.search(text="a", mode="quick")  # wrong
 photos.search(text="a", where=3)  # wrong
 photos.search(text="a").hits[0].scores  # wrong

@@ -64,7 +64,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         settings = {"image_encoder": encoder, "n_components": N_COMPONENTS}
         with Collection.build(list(emoji_items()), f"{temporary}/emoji.acqh", **settings) as made:
-            report = site(made, folder, columns=["name", "emoji"], thumbnails=SIDE)
+            report = site(made, folder, fields=["name", "emoji"], thumbnails=SIDE)
     n_bytes = sum(report.n_bytes.values())
     if n_bytes > MOST_BYTES:
         sys.exit(f"the site has {n_bytes:,} bytes, more than {MOST_BYTES:,}")

@@ -296,11 +296,11 @@ def _read_collection(path: Path) -> object:
 def _use_collection(path: Path) -> object:
     with Collection.open(path) as collection:
         return _all_of(
-            collection.stats,
+            collection.info,
             lambda: collection.search(text="dog 3", k=50),
-            lambda: collection.search(text="dog -rose", mode="words", where={"label": "dog"}),
+            lambda: collection.search(text="dog -rose", mode="keyword", where={"label": "dog"}),
             lambda: [collection.item(identifier) for identifier in collection],
-            lambda: [collection.labels(), collection.columns(), collection.browse()],
+            lambda: [collection.labels(), collection.fields(), collection.browse()],
             lambda: collection.add(Item(text="a new car", labels=["car"], id="new")),
             lambda: collection.remove("new"),
         )

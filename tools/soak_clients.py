@@ -50,7 +50,7 @@ def build(path: Path) -> None:
             Image.new("RGB", (32, 32), colour).save(file, "PNG")
             note = {"note": "miaow " * 1600}
             made.append(
-                Item(image=file.getvalue(), text=f"{kind} {turn}", labels=[kind], columns=note)
+                Item(image=file.getvalue(), text=f"{kind} {turn}", labels=[kind], fields=note)
             )
     Collection.build(
         made, path, n_components=2, n_codebooks=2, image_encoder="hog", text_encoder="tfidf"

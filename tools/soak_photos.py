@@ -60,7 +60,7 @@ def one_round(home: Path, rng: random.Random, counts: Counter[str]) -> None:
         pixels = np.random.default_rng(n).integers(0, 255, (16, 16, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(photos / name)
     with Collection.build(photos, path, **SMALL) as collection:
-        collection.label([Item(text=text, id=name) for name, text in captions.items()])
+        collection.annotate([Item(text=text, id=name) for name, text in captions.items()])
     # Files go and come back, while syncs are killed.
     gone = rng.sample(sorted(captions), 4)
     for name in gone:

@@ -11,8 +11,8 @@ Prints JSON lines, one for each way of asking and each way of answering:
   the built-in image-text model and without it; Jaccard index of labels over the first ten,
   distinct hits, and whether stored photographs are their own first hit and among their first ten,
   by codes alone.
-- ``itself``: the same of the whole answer of a collection (``auto``, which recognises images that
-  are stored) beside that of codes alone (``meaning``), for stored images and for smaller copies,
+- ``itself``: the same of the whole answer of a collection (``hybrid``, which recognises images that
+  are stored) beside that of codes alone (``semantic``), for stored images and for smaller copies,
   and for images that were added later.
 - ``start``: processor seconds of ``acqh search`` for one text, from start to end, against those
   of ``python -c "import numpy"``.
@@ -128,7 +128,7 @@ def emoji():
     with Collection.open(emoji_collection(cache_folder(), lambda *_: None)) as collection:
         n_items = len(collection)
         say(data="emoji", how="chance", first_hits=round(len(EMOJI) / n_items, 3))
-        for mode in ("auto", "words", "meaning"):
+        for mode in ("hybrid", "keyword", "semantic"):
             right = [
                 word
                 for word, name in EMOJI.items()
@@ -156,7 +156,7 @@ def start(repeats=3):
 
     numpy = seconds("-c", "import numpy")
     say(data="start", how="import numpy", cpu_seconds=round(numpy, 2))
-    for mode in ("auto", "words", "meaning"):
+    for mode in ("hybrid", "keyword", "semantic"):
         spent = seconds("-m", "acqh", "search", path, "red", "car", "--mode", mode)
         ratio = round(spent / numpy, 1)
         say(data="start", how=mode, cpu_seconds=round(spent, 2), against_numpy=ratio)
@@ -179,7 +179,7 @@ def words(n, n_words=100):
     shares = [word in said[row] for word, row in zip(asked, best, strict=True)]
     say(data="words", how="nearest text", first_hit_has_it=round(float(np.mean(shares)), 3))
     with tempfile.TemporaryDirectory() as folder, built(PHOTOS, rows, folder) as collection:
-        for how in ("words", "meaning", "auto"):
+        for how in ("keyword", "semantic", "hybrid"):
             hits = [collection.search(text=str(word), k=1, mode=how).hits for word in asked]
             shares = [
                 bool(found) and word in said[int(found[0].id)]
@@ -208,7 +208,7 @@ def synonyms(n):
     vectors = MiniLM().transform(list(asked))
     tell("nearest text", np.argsort(-vectors @ texts.T, axis=1, kind="stable")[:, :10])
     with tempfile.TemporaryDirectory() as folder, built(COCO, rows, folder) as collection:
-        for how in ("words", "meaning", "auto"):
+        for how in ("keyword", "semantic", "hybrid"):
             hits = [collection.search(text=word, k=10, mode=how).hits for word in asked]
             tell(how, [[int(hit.id) for hit in each] for each in hits])
 
@@ -328,7 +328,7 @@ def itself(n, n_later=50):
             ("smaller, JPEG 75", stored, smaller),
             ("the same, added later without labels and tags", later, lambda path: path),
         ):
-            for mode, how in (("auto", "auto"), ("meaning", "meaning, codes alone")):
+            for mode, how in (("hybrid", "hybrid"), ("semantic", "semantic, codes alone")):
                 hits = [collection.search(image=change(i.image), k=10, mode=mode) for i in asked]
                 ids = [[hit.id for hit in answer.hits] for answer in hits]
                 first = np.mean([each[0] == i.id for each, i in zip(ids, asked, strict=True)])

@@ -4,8 +4,8 @@ Prints JSON lines. Captions as queries, the right image among the first ten of 1
 ``../shared/coco`` (never learnt from), real-valued and in 16 and 8 bytes; the same by plain
 Euclidean nearest neighbours of the same space without codes, and by chance. Then the same in the
 other direction. Then how pairs of one's own refine it, on photographs with tags
-(``../shared/photos``): the built-in model, tags alone, and both, by Jaccard index of labels over the
-first ten for tags of held-out photographs as queries.
+(``../shared/photos``): the built-in model, tags alone, and both, by Jaccard index of labels over
+the first ten for tags of held-out photographs as queries.
 
 ``--folder`` measures the first alone, on other captioned photographs: a folder with a
 ``manifest.csv`` of the columns image and text, of which the first 1,000 rows are taken.

@@ -21,7 +21,7 @@ from acqh.export import site
 from benchmarks._measure import COCO, emit
 from tools.make_site import browsing
 
-MODES = ["auto", "words", "meaning"]
+MODES = ["hybrid", "keyword", "semantic"]
 TEXTS = [
     *("dog", "dogs", "-dog", "dog -frisbee", "two dogs", "kitten", "cat on a laptop", "horse"),
     *("red car", "bus", "train at night", "airplane", "boats in the harbor", "bicycle", "bicylce"),
@@ -36,7 +36,7 @@ ASK = """async ([texts, modes]) => {
   const found = [];
   for (const mode of modes) for (const text of texts) {
     const { hits } = await api.search({ text, mode, k: 10 }, []).catch(() => ({ hits: [] }));
-    found.push(hits.map(({ columns, score, match }) => [columns.number, score, match]));
+    found.push(hits.map(({ fields, score, match }) => [fields.number, score, match]));
   }
   return found;
 }"""
@@ -52,14 +52,14 @@ def main() -> None:
     with (COCO / "manifest.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))[-n_items:]
     items = [
-        Item(COCO / row["image"], row["text"], row["labels"].split("|"), columns={"number": n})
+        Item(COCO / row["image"], row["text"], row["labels"].split("|"), fields={"number": n})
         for n, row in enumerate(rows)
     ]
     with tempfile.TemporaryDirectory() as folder:
         path, public = Path(folder, "photographs.acqh"), Path(folder, "public")
         Collection.build(items, path).close()
-        with Collection.open(path, text_encoder="table") as collection:
-            site(collection, public, columns=["number"])
+        with Collection.open(path, query_encoder="fast") as collection:
+            site(collection, public, fields=["number"])
             wanted = [_asked(collection, text, mode) for mode in MODES for text in TEXTS]
         with browsing(public) as page:
             found = page.evaluate(ASK, [TEXTS, MODES])
@@ -90,7 +90,7 @@ def _asked(collection: Collection, text: str, mode: str) -> list[tuple[int, floa
         hits = collection.search(text=text, mode=mode, k=10).hits
     except InvalidInputError:
         return []
-    return [(hit.columns["number"], hit.score, hit.match) for hit in hits]
+    return [(hit.fields["number"], hit.score, hit.match) for hit in hits]
 
 
 def _typed(page: Any, text: str) -> list[str]:

@@ -44,10 +44,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "photos.acqh")
         Collection.build([Item(image=f, id=str(n)) for n, f in enumerate(files)], path).close()
-        for name, encoder in (("minilm", "own"), ("table", "table")):
-            with Collection.open(path, text_encoder=encoder) as collection:
+        for name, encoder in (("minilm", "default"), ("table", "fast")):
+            with Collection.open(path, query_encoder=encoder) as collection:
                 found = [
-                    [hit.id for hit in collection.search(text=text, mode="meaning", k=10).hits]
+                    [hit.id for hit in collection.search(text=text, mode="semantic", k=10).hits]
                     for text in captions
                 ]
             places = [ids.index(str(n)) if str(n) in ids else 10 for n, ids in enumerate(found)]

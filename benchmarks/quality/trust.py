@@ -8,7 +8,7 @@ names that hashes are (``--collections`` keeps what is built in a folder):
   hit that stands out;
 - the same on 1,000 of ``../shared/photos`` without their tags, with other words: nothing was
   chosen on these, neither how words are asked for nor from where on a hit stands out;
-- ``auto``: captions as queries, the share whose photograph is among the first 1, 5 and 10 by
+- ``hybrid``: captions as queries, the share whose photograph is among the first 1, 5 and 10 by
   meaning and with words as well, and how many are found by one alone.
 
 Photographs that are missing are left out.
@@ -96,16 +96,16 @@ def ranks(collection, rows, mode):
 
 
 def compare(collection, rows):
-    meaning, auto = (ranks(collection, rows, mode) for mode in ("meaning", "auto"))
+    semantic, hybrid = (ranks(collection, rows, mode) for mode in ("semantic", "hybrid"))
     for k in (1, 5, 10):
         emit(
             {
-                "what": "auto",
+                "what": "hybrid",
                 "k": k,
-                "meaning": round(float(np.mean(meaning < k)), 3),
-                "auto": round(float(np.mean(auto < k)), 3),
-                "auto_alone": int(np.sum((auto < k) & (meaning >= k))),
-                "meaning_alone": int(np.sum((auto >= k) & (meaning < k))),
+                "semantic": round(float(np.mean(semantic < k)), 3),
+                "hybrid": round(float(np.mean(hybrid < k)), 3),
+                "hybrid_alone": int(np.sum((hybrid < k) & (semantic >= k))),
+                "semantic_alone": int(np.sum((hybrid >= k) & (semantic < k))),
             }
         )
 

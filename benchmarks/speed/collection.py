@@ -64,7 +64,7 @@ def measure(data: acqh.MultiViewData, n_items: int, path: Path, n_queries: int) 
     verified, report = timed(lambda: verify_collection(path))
     assert report.ok, report.problems
     with Collection.open(path) as collection:
-        stats = collection.info()
+        info = collection.info()
         views = [{"image": row} for row in data.views["image"][:n_queries]]
         new = data.subset(range(n_items, n_items + N_ADDED))
         added = seconds(lambda: collection.add(new))
@@ -80,8 +80,8 @@ def measure(data: acqh.MultiViewData, n_items: int, path: Path, n_queries: int) 
         "n_items": n_items,
         "build_seconds": round(built, 2),
         "items_per_second": round(n_items / built),
-        "bytes_on_disk_per_item": round(stats.size_on_disk / n_items, 1),
-        "bytes_of_index_per_item": round(stats.bytes_per_item, 2),
+        "bytes_on_disk_per_item": round(info.size_on_disk / n_items, 1),
+        "bytes_of_index_per_item": round(info.bytes_per_item, 2),
         "open_milliseconds": round(1e3 * opening, 2),
         "verify_seconds": round(verified, 2),
         "add_milliseconds_per_item": round(1e3 * added / N_ADDED, 3),
@@ -99,7 +99,7 @@ def times_of(
     totals = []
     for query in queries:
         asked = query if query.keys() & {"item", "text"} else {"features": query}
-        mode = "words" if "text" in asked else "auto"
+        mode = "keyword" if "text" in asked else "hybrid"
         totals.append(1e3 * seconds(partial(collection.search, **asked, where=where, mode=mode)))
     median, tail = np.percentile(totals[1:], [50, 99])
     return {"first": round(totals[0], 2), "p50": round(median, 3), "p99": round(tail, 3)}

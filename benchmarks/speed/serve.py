@@ -208,11 +208,11 @@ def run_emoji(folder: Path) -> None:
     new = (text_request(" ".join(rng.choice(names, 2))) for _ in count())
     mixed = (next(kind) for kind in cycle([new, repeated]))
     pictures = cycle([picture_request(item.image) for item in items[::8]])
-    for encoder in ("table", "own"):
-        case = {"collection": "emoji", "n_items": n_items, "text_encoder": encoder}
-        with serving(path, "--text-encoder", encoder) as service:
+    for encoder in ("fast", "default"):
+        case = {"collection": "emoji", "n_items": n_items, "query_encoder": encoder}
+        with serving(path, "--query-encoder", encoder) as service:
             run(case, service, {"repeated": repeated, "new": new, "mixed": mixed})
-            if encoder == "own":
+            if encoder == "default":
                 run(case, service, {"picture": pictures})
 
 

@@ -30,7 +30,7 @@ ASK = """async (queries) => {
   const api = await import(document.querySelector("script").src.replace("app.js", "api.js"));
   await api.search({ text: "warm", k: 24 }, []);
   const spent = [[], []];
-  for (const turn of spent) for (const mode of ["auto", "meaning"]) for (const text of queries) {
+  for (const turn of spent) for (const mode of ["hybrid", "semantic"]) for (const text of queries) {
     const started = performance.now();
     await api.search({ text, mode, k: 24 }, []);
     turn.push(performance.now() - started);
@@ -67,7 +67,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "items.acqh")
         Collection.build(items, path, text_encoder=QuickTexts()).close()
-        with Collection.open(path, text_encoder="table") as collection:
+        with Collection.open(path, query_encoder="fast") as collection:
             seconds, report = timed(lambda: site(collection, Path(folder, "public")))
             own = [timed(lambda text=text: collection.search(text=text))[0] for text in QUERIES]
         with browsing(Path(folder, "public")) as page:

@@ -88,7 +88,7 @@ def test_search_by_text_image_both_and_item(built, photos):
 def test_hits_show_a_bar_the_file_its_id_and_why(built, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     lines = run("search", built, "rose", "petal", "-k", "3").stdout.splitlines()
-    assert re.fullmatch(r"  1  █+▌? *  \d+\.png \(id n\d+\) +words, content", lines[0])
+    assert re.fullmatch(r"  1  █+▌? *  \d+\.png \(id n\d+\) +keywords, semantic", lines[0])
     assert lines[1].startswith("     flower | ")
     assert lines[-1].startswith("3 of 24 items")
     assert max(map(len, lines)) <= 60
@@ -121,7 +121,7 @@ def test_empty_cells_remove_labels_with_clear_alone(built, tmp_path):
     def stored():
         with Collection.open(path) as collection:
             item = collection.item("n0")
-        return item.labels, item.columns.get("year")
+        return item.labels, item.fields.get("year")
 
     before = stored()
     assert all(before)
@@ -246,4 +246,4 @@ def test_the_first_sync_builds_and_a_manifest_stops_it(photos, tmp_path):
     assert "8 unchanged" in run("sync", folder, path).stdout
     assert f"acqh sync {folder} {path}" in str(run("build", folder, code=1).exception)
     answer = json.loads(run("search", path, "--image", folder / "3.png", "--json").stdout)
-    assert answer["hits"][0]["columns"]["file"] == answer["hits"][0]["id"]
+    assert answer["hits"][0]["fields"]["file"] == answer["hits"][0]["id"]

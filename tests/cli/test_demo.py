@@ -32,7 +32,7 @@ def test_emoji_are_labelled_with_group_and_subgroup():
     rose = next(item for item in demo.emoji_items() if item.id == "1F339")
     assert rose.labels == ("Animals & Nature", "plant-flower")
     assert rose.text.startswith("rose, ")
-    assert rose.columns["emoji"] == "\N{ROSE}"
+    assert rose.fields["emoji"] == "\N{ROSE}"
 
 
 def test_the_collection_is_built_once_and_again_for_another_version(few, tmp_path, monkeypatch):

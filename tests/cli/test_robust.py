@@ -106,7 +106,7 @@ def test_errors_are_printed_in_any_encoding(tmp_path):
     assert b"Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("mode", ["auto", "words", "meaning"])
+@pytest.mark.parametrize("mode", ["hybrid", "keyword", "semantic"])
 def test_more_hits_than_any_number_of_items_are_all_items(collection, mode):
     done = run("search", collection, "dog", "-k", "9" * 20, "--mode", mode, "--json")
     assert done.returncode == 0, done.stderr

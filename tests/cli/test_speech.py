@@ -97,7 +97,7 @@ def test_a_source_that_is_not_there_is_named_with_what_may_be_meant(folder, call
 def test_advice_names_arguments(folder, call):
     search = ("search", folder / "c.acqh", "rose")
     assert call(*search, "--where", "yeer=2001") == (
-        1, "", "acqh: no item has a column 'yeer'; there are: label, year\n",
+        1, "", "acqh: no item has a field 'yeer'; there are: label, year\n",
     )  # fmt: skip
     path = folder / "c.acqh"
     assert call("build", folder, "--out", path) == (
@@ -230,7 +230,7 @@ def test_headings_in_capitals_separators_and_large_images_can_be_told(tmp_path, 
     with acqh.load(out) as built:
         assert built.labels() == {"dark": 1, "sky": 2}
         assert sorted(built) == ["a", "b"]
-        assert built.item("a").columns == {"image": "0.png"}
+        assert built.item("a").fields == {"image": "0.png"}
     search = ("search", out, "--image", tmp_path / "0.png", "--max-pixels")
     assert "raise max_pixels" in call(*search, "399")[2]
     code, shown, _ = call(*search, "400", "--json")

@@ -173,7 +173,7 @@ def read_only(directory: Path) -> dict[str, object]:
                 "n_items": len(collection),
                 "ids": len(list(collection)),
                 "verified": verify_collection(path).n_items,
-                "change": collection.change,
+                "revision": collection.revision,
             }
             try:
                 collection.remove(next(iter(collection)))

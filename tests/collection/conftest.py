@@ -31,7 +31,7 @@ def _make_items(n=60, *, labelled=True, pictures=True, seed=0, prefix="item"):
                 text=" ".join(rng.choice(WORDS[label], 3, replace=False)),
                 labels=[label] if labelled else [],
                 id=f"{prefix}{number}",
-                columns={"year": 2000 + number % 5},
+                fields={"year": 2000 + number % 5},
             )
         )
     return items

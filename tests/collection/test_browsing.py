@@ -15,7 +15,7 @@ def made(start=0):
             text=f"{text} {turn}",
             labels=[kind],
             id=f"{kind}-{turn}",
-            columns={"year": 2000 + (7 * turn) % 5} if turn else {"year": "unknown"},
+            fields={"year": 2000 + (7 * turn) % 5} if turn else {"year": "unknown"},
         )
         for turn in range(start, start + 4)
         for kind, text in KINDS.items()
@@ -49,7 +49,7 @@ def test_a_filter_leaves_its_items(collection):
     assert {hit.score for hit in found.hits} == {0.0}
 
 
-def test_a_column_orders_items_and_those_without_it_come_last(collection):
+def test_a_field_orders_items_and_those_without_it_come_last(collection):
     where = {"label": "cat"}
     assert ids(collection.browse(where=where, order="year")) == [
         "cat-3", "cat-1", "cat-2", "cat-0", "none",
@@ -83,8 +83,8 @@ def test_a_page_far_away_fetches_no_more_rows_than_it_shows(collection, monkeypa
 
 
 @pytest.mark.parametrize("order", ['no "such', "label", ""])
-def test_a_column_that_no_item_has_orders_nothing(collection, order):
-    with pytest.raises(CollectionError, match="column"):
+def test_a_field_that_no_item_has_orders_nothing(collection, order):
+    with pytest.raises(CollectionError, match="field"):
         collection.browse(order=order)
 
 
@@ -133,7 +133,7 @@ def test_what_is_not_wanted_is_no_query_alone(collection):
         collection.search(item="cat-0", unlike=["nobody"])
 
 
-def test_columns_of_any_name_order_items(tmp_path):
+def test_fields_of_any_name_order_items(tmp_path):
     names = [
         'a"b',
         "a.b",
@@ -149,15 +149,15 @@ def test_columns_of_any_name_order_items(tmp_path):
         "]",
     ]
     items = [
-        Item(text=f"{kind} thing", id=str(n), columns=dict.fromkeys(names, order))
+        Item(text=f"{kind} thing", id=str(n), fields=dict.fromkeys(names, order))
         for n, (kind, order) in enumerate({"red": 2, "blue": 3, "old": 1}.items())
     ]
-    items.append(Item(text="red old thing", id="9", columns={"a": 0, "note": "x\x00z"}))
-    items.append(Item(text="blue old thing", id="8", columns={"note": "x\x00y"}))
+    items.append(Item(text="red old thing", id="9", fields={"a": 0, "note": "x\x00z"}))
+    items.append(Item(text="blue old thing", id="8", fields={"note": "x\x00y"}))
     with Collection.build(items, tmp_path / "c.acqh", n_components=2, **PLAIN) as collection:
         for name in names:
             assert ids(collection.browse(order=name)) == ["2", "0", "1", "9", "8"], name
             assert ids(collection.browse(where={name: 3})) == ["1"], name
         assert ids(collection.browse(order="note"))[:2] == ["8", "9"]
         kinds = {name: {"integer"} for name in [*names, "a"]} | {"note": {"text"}}
-        assert collection.columns() == kinds
+        assert collection.fields() == kinds

@@ -33,7 +33,7 @@ def emoji():
 def test_images_without_captions_and_labels_are_found_by_words_and_images(emoji, tmp_path):
     with Collection.build(emoji, tmp_path / "c.acqh") as collection:
         stats = collection.info()
-        assert "built-in image-text model" in stats.trained_on
+        assert "built-in" in stats.trained_on
         assert stats.encoded_from == {"image": len(emoji)}
         assert collection.views == ("image", "text")
         assert collection.search(text="a car", k=1).hits[0].id == "automobile"
@@ -58,7 +58,11 @@ print(sorted(slow), file=sys.stderr)
 
 @pytest.mark.parametrize(
     ("captions", "mode", "targets"),
-    [(False, "meaning", None), (True, "auto", None), (True, "meaning", {"image": 1, "text": 1})],
+    [
+        (False, "semantic", None),
+        (True, "hybrid", None),
+        (True, "semantic", {"image": 1, "text": 1}),
+    ],
 )
 def test_a_query_by_text_imports_nothing_that_only_learning_needs(
     emoji, tmp_path, captions, mode, targets
@@ -112,7 +116,7 @@ def test_a_few_captions_of_one_style_do_not_come_before_all_images_without_one(e
         captioned = {each.id for each in items if each.text}
         assert len(captioned) >= 10
         firsts = [
-            collection.search(text=style + each.id, k=1, mode="meaning").hits[0].id
+            collection.search(text=style + each.id, k=1, mode="semantic").hits[0].id
             for each in emoji[:18]
         ]
     assert sum(first not in captioned for first in firsts) >= 4
@@ -121,6 +125,6 @@ def test_a_few_captions_of_one_style_do_not_come_before_all_images_without_one(e
 def test_a_word_that_stands_nowhere_is_no_typo_where_the_encoder_knows_it(tmp_path):
     items = [Item(text=text, id=text) for text in ("a sugar cane", "my dog", "a red rose", "a cup")]
     with Collection.build(items, tmp_path / "c.acqh") as collection:
-        assert collection.search(text="canine", k=1, mode="words").hits[0].id == "a sugar cane"
+        assert collection.search(text="canine", k=1, mode="keyword").hits[0].id == "a sugar cane"
         assert collection.search(text="canine", k=1).hits[0].id == "my dog"
         assert collection.search(text="rosse", k=1).hits[0].id == "a red rose"

@@ -1,4 +1,4 @@
-"""The statistics of the built-in model: what ACQH fits, and how items of a collection add to them."""
+"""Statistics of the built-in model: what ACQH fits, and how items of a collection add to them."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,8 @@
+from datetime import UTC, datetime
+
 import numpy as np
 import pytest
+from PIL import Image
 
 import acqh
 from acqh.collection import Collection, Item
@@ -53,9 +56,41 @@ def test_an_item_of_unknown_words_is_coded_by_its_label_beside_others(tmp_path):
         assert collection.search(item="rose", k=3).hits[-1].labels == ("flower",)
 
 
-def test_where_restricts_to_labels_and_columns(collection):
+def test_a_text_is_the_first_argument_of_search(collection):
+    assert collection.search("dog").hits == collection.search(text="dog").hits
+
+
+@pytest.mark.parametrize(
+    ("call", "nearest"),
+    [
+        (lambda path: Collection.open(path).search("dog", top_k=3), "'k'"),
+        (lambda path: Collection.open(path, query_encoders="fast"), "'query_encoder'"),
+        (lambda path: Collection.build([], path, seed=1), "'random_state'"),
+    ],
+)
+def test_an_unknown_keyword_is_a_type_error_that_names_the_nearest_one(collection, call, nearest):
+    with pytest.raises(TypeError, match=nearest):
+        call(collection.path)
+
+
+def test_info_lists_tracked_folders_and_the_times_of_build_and_change(tmp_path, monkeypatch):
+    (tmp_path / "photos").mkdir()
+    for name in ("a", "b", "c"):
+        Image.new("RGB", (16, 16), "red").save(tmp_path / "photos" / f"{name}.png")
+    monkeypatch.setattr("acqh.collection.store.items.now", lambda: "2030-01-01T00:00:00+00:00")
+    with Collection.build(tmp_path / "photos", tmp_path / "x.acqh", **PLAIN) as photos:
+        info = photos.info()
+        assert info.folders == (str((tmp_path / "photos").resolve()),)
+        assert datetime.fromisoformat(info.built) <= datetime.now(UTC)
+        assert (info.changed, info.n_items) == ("2030-01-01T00:00:00+00:00", 3)
+        before = info.revision
+        photos.remove("a.png")
+        assert photos.info().revision == before + 1
+
+
+def test_where_restricts_to_labels_and_fields(collection):
     answer = collection.search(text="rose", k=60, where={"label": "animal", "year": 2003})
-    assert {(h.labels, h.columns["year"]) for h in answer.hits} == {(("animal",), 2003)}
+    assert {(h.labels, h.fields["year"]) for h in answer.hits} == {(("animal",), 2003)}
     again = collection.search(text="rose", k=60, where=["label=animal", "year=2003"])
     assert [h.id for h in again.hits] == [h.id for h in answer.hits]
 
@@ -119,10 +154,10 @@ def test_little_is_stored_beside_the_items(path):
 
 
 def test_explanations_add_up_to_the_scores(collection):
-    answer = collection.search(text="dog", k=4, explain=True, mode="meaning")
+    answer = collection.search(text="dog", k=4, explain=True, mode="semantic")
     parts = answer.explanation.parts
     np.testing.assert_allclose(parts.sum(axis=1), [h.score for h in answer.hits], rtol=1e-5)
-    assert [bytes(w.tolist()) for w in answer.explanation.words] == [h.code for h in answer.hits]
+    assert [bytes(w.tolist()) for w in answer.explanation.codes] == [h.code for h in answer.hits]
 
 
 def test_verify_finds_nothing_wrong_with_a_new_collection(collection, make_items, monkeypatch):
@@ -149,7 +184,7 @@ def test_restricted_searches_are_the_whole_ones_without_the_others(
     with Collection.build(
         items, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"
     ) as collection:
-        for query in ({"text": "dog rose", "mode": "meaning"}, {"item": "item3"}):
+        for query in ({"text": "dog rose", "mode": "semantic"}, {"item": "item3"}):
             allowed = {hit.id for hit in collection.search(text="dog", k=150, where=where).hits}
             every = collection.search(**query, k=150).hits
             expected = [(hit.id, hit.score) for hit in every if hit.id in allowed]
@@ -173,7 +208,7 @@ def test_batches_are_of_one_state_whatever_others_change_meanwhile(collection, p
     pairs = [*first, *(pair for batch in batches for pair in batch)]
     assert [item.id for item, _ in pairs] == [f"item{n}" for n in range(60)]
     assert [item.id for item, _ in next(collection.batches(1000))][-1] == "item58"
-    assert collection.columns() == {"year": {"integer"}}
+    assert collection.fields() == {"year": {"integer"}}
 
 
 def test_an_item_is_of_one_type_from_manifest_to_answer(collection, make_items):
@@ -185,7 +220,7 @@ def test_an_item_is_of_one_type_from_manifest_to_answer(collection, make_items):
     assert isinstance(hit, Item)
     for read in (stored, hit):
         assert (read.id, read.text, read.labels) == (given.id, given.text, given.labels)
-        assert read.columns == given.columns
+        assert read.fields == given.fields
         assert read.has_thumbnail
         assert read.encoded_from == "labels+image+text"
         assert len(read.code) == len(collection.codebooks)

@@ -59,7 +59,7 @@ def test_few_items_say_nothing_of_others(tmp_path):
 
 def test_learning_again_keeps_items_and_fits_those_added(built):
     built.add(list(pictures(40, 2)))
-    rose = Item(text="a red rose", labels=["flower"], id="rose", columns={"year": 2010})
+    rose = Item(text="a red rose", labels=["flower"], id="rose", fields={"year": 2010})
     built.add([rose, Item(text="another red rose", id="other")])
     built.remove("0-3")
     before = {item.id: item for item, _ in next(built.batches(999))}
@@ -70,8 +70,8 @@ def test_learning_again_keeps_items_and_fits_those_added(built):
     with new:
         after = {item.id: item for item, _ in next(new.batches(999))}
         assert list(after) == list(before)
-        assert [(it.text, it.labels, it.columns) for it in after.values()] == [
-            (it.text, it.labels, it.columns) for it in before.values()
+        assert [(it.text, it.labels, it.fields) for it in after.values()] == [
+            (it.text, it.labels, it.fields) for it in before.values()
         ]
         assert new.thumbnail("2-0") == thumbnail
         assert new.drift.n_added == 0
@@ -105,7 +105,7 @@ def test_what_removed_items_were_given_is_remembered_when_learning_again(tmp_pat
     gone = folder / "0-1.png"
     content = gone.read_bytes()
     with Collection.build(folder, tmp_path / "c.acqh", image_encoder="hog") as collection:
-        collection.label(Item(id=gone.name, labels=["mine"]))
+        collection.annotate(Item(id=gone.name, labels=["mine"]))
         gone.unlink()
         collection.sync(folder)
         new = collection.retrain()

@@ -56,8 +56,8 @@ def photos(tmp_path):
 def followed(collection, photos):
     assert len(collection.sync(photos).new) == 12
     for name in files(collection, photos):
-        own = {"text": f"caption {name}", "labels": ["dog"], "columns": {"place": "Rome"}}
-        collection.label(Item(id=name, **own))
+        own = {"text": f"caption {name}", "labels": ["dog"], "fields": {"place": "Rome"}}
+        collection.annotate(Item(id=name, **own))
     return collection
 
 
@@ -112,7 +112,7 @@ def test_a_folder_around_takes_over_what_was_followed_inside(collection, photos)
     collection.sync(photos / "old")
     report = collection.sync(photos)
     assert (len(report.new), report.n_unchanged, report.moved) == (8, 4, ())
-    assert collection.item("IMG_0.png").columns["file"] == "old/IMG_0.png"
+    assert collection.item("IMG_0.png").fields["file"] == "old/IMG_0.png"
     assert collection.item("IMG_0.png").folder == str(photos)
     assert collection.sync(photos).n_unchanged == 12
 
@@ -193,7 +193,7 @@ def test_removed_content_gets_back_what_people_gave_it_under_any_name(followed, 
     assert followed.sync(photos).new == ("back.png",)
     back = followed.item("back.png")
     assert (back.text, back.labels) == ("caption old/IMG_0.png", ("dog",))
-    assert back.columns["place"] == "Rome"
+    assert back.fields["place"] == "Rome"
     (photos / "back.png").unlink()
     followed.sync(photos, forget=True)
     (photos / "back.png").write_bytes(content)
@@ -212,12 +212,12 @@ def test_an_image_moved_to_another_followed_folder_keeps_what_people_gave_it(
         followed.sync(tmp_path / name)
     moved = followed.item("sea.png")
     assert (moved.text, moved.labels) == ("caption old/IMG_0.png", ("dog",))
-    assert (moved.columns["place"], moved.columns["file"]) == ("Rome", "sea.png")
+    assert (moved.fields["place"], moved.fields["file"]) == ("Rome", "sea.png")
     assert followed.item("dog.png").text == ""
     assert followed.verify().problems == ()
 
 
-@pytest.mark.parametrize("way", ["label", "upsert"])
+@pytest.mark.parametrize("way", ["annotate", "upsert"])
 def test_captions_given_while_changed_files_are_read_stay(followed, photos, path, way, monkeypatch):
     names = files(followed, photos)
     for number, name in enumerate(names[1:]):
@@ -253,54 +253,56 @@ def test_giving_a_caption_by_upsert_does_not_cut_an_item_off(followed, photos):
     followed.upsert(Item(text="waves", labels=["sea"], id="old/IMG_0.png"))
     after = followed.item("old/IMG_0.png")
     assert (after.text, after.labels, after.folder) == ("waves", ("sea",), str(photos))
-    assert after.columns == {k: v for k, v in before.columns.items() if k != "place"}
+    assert after.fields == {k: v for k, v in before.fields.items() if k != "place"}
     assert "image" in after.encoded_from
     assert followed.thumbnail("old/IMG_0.png") == small
     followed.upsert(Item(photos / "old" / "IMG_0.png", "more waves", id="old/IMG_0.png"))
-    assert followed.item("old/IMG_0.png").columns["sha256"] == before.columns["sha256"]
+    assert followed.item("old/IMG_0.png").fields["sha256"] == before.fields["sha256"]
     assert counts(followed.sync(photos)) == (0, 0, 0, 0)
     assert followed.verify().problems == ()
 
 
-def test_label_gives_texts_labels_and_columns_by_id_or_file(followed, photos, tmp_path):
+def test_label_gives_texts_labels_and_fields_by_id_or_file(followed, photos, tmp_path):
     before = followed.item("old/IMG_0.png")
     table = tmp_path / "labels.csv"
     table.write_text(
         "file,text,labels,year\nold/IMG_0.png,sea wave,sea|dog,2014\n"
         "old/IMG_1.png,,car,\nx.png,a,,\n"
     )
-    report = followed.label(table)
+    report = followed.annotate(table)
     assert report.ids == ("old/IMG_0.png", "old/IMG_1.png")
     assert "x.png" in report.skipped[0][1]
     first, second = followed.item("old/IMG_0.png"), followed.item("old/IMG_1.png")
     assert (first.text, first.labels) == ("sea wave", ("sea", "dog"))
     assert (second.text, second.labels) == ("caption old/IMG_1.png", ("car",))
-    assert "year" not in second.columns
-    assert first.columns == {**before.columns, "year": "2014"}
+    assert "year" not in second.fields
+    assert first.fields == {**before.fields, "year": "2014"}
     assert first.encoded_from == "labels+image+text"
-    change = followed.change
-    followed.label(table)
-    assert followed.change == change
+    change = followed.revision
+    followed.annotate(table)
+    assert followed.revision == change
     (tmp_path / "labels.jsonl").write_text(json.dumps({"id": "1", "labels": ["pet"]}) + "\n")
-    assert followed.label(tmp_path / "labels.jsonl").ids == ("1",)
+    assert followed.annotate(tmp_path / "labels.jsonl").ids == ("1",)
     assert followed.item("1").labels == ("pet",)
     assert followed.verify().problems == ()
     table.write_text("name,text\na,b\n")
     with pytest.raises(CollectionError, match="id, file or image"):
-        followed.label(table)
+        followed.annotate(table)
 
 
 def test_a_file_of_two_folders_is_named_by_its_id(followed, photos, tmp_path):
     save(tmp_path / "other" / "old" / "IMG_0.png", 500)
     assert followed.sync(tmp_path / "other").new == ("old/IMG_0.png#2",)
-    report = followed.label(Item(text="a", columns={"file": "old/IMG_0.png"}))
+    report = followed.annotate(Item(text="a", fields={"file": "old/IMG_0.png"}))
     assert report.ids == ()
     assert "'old/IMG_0.png#2'" in report.skipped[0][1]
 
 
 def test_a_label_moves_the_code_towards_it(followed):
-    followed.label([Item(id=name, labels=["sea"], text="sea wave") for name in list(followed)[3:]])
-    hits = followed.search(text="sea wave", mode="meaning", k=13).hits
+    followed.annotate(
+        [Item(id=name, labels=["sea"], text="sea wave") for name in list(followed)[3:]]
+    )
+    hits = followed.search(text="sea wave", mode="semantic", k=13).hits
     assert {hit.id for hit in hits} == {"0", *list(followed)[3:]}
 
 
@@ -312,9 +314,9 @@ def test_adding_a_manifest_twice_changes_nothing(collection, photos):
     assert first.skipped == ()
     assert first.ids[:4] == (*(f"old/IMG_{n}.png" for n in range(3)), "old/IMG_0.png#2")
     assert len(set(first.ids)) == 7
-    change = collection.change
+    change = collection.revision
     again = collection.add(manifest)
-    assert (again.ids, len(again.skipped), collection.change) == ((), 7, change)
+    assert (again.ids, len(again.skipped), collection.revision) == ((), 7, change)
     assert collection.upsert(manifest).ids == first.ids
     assert len(collection) == 3 + 7
 

@@ -165,7 +165,7 @@ def test_everything_works_on_a_system_without(lack, tmp_path, monkeypatch):
         report = writer.sync(photos)
         assert len(report.new) + len(report.unreadable) == 3
         assert writer.generation != before
-        assert writer.label(Item(id="new-animal0", text="a cat")).ids == ("new-animal0",)
+        assert writer.annotate(Item(id="new-animal0", text="a cat")).ids == ("new-animal0",)
         writer.remove("new-animal1")
     with Collection.open(path) as collection:
         collection.remove("new-animal2")
@@ -405,7 +405,7 @@ def test_additions_go_on_in_the_retrained_collection_with_codes_of_its_model(ret
 
 def test_labels_and_removals_go_on_in_the_retrained_collection(retraining):
     collection, beside = retraining
-    beside(lambda: collection.label(Item(id="old-animal0", text="a red rose")))
+    beside(lambda: collection.annotate(Item(id="old-animal0", text="a red rose")))
     beside(lambda: collection.remove("old-animal1"))
     with Collection.open(collection.path) as other:
         assert other.item("old-animal0").text == "a red rose"

@@ -146,7 +146,7 @@ def test_removals_are_forgotten_and_indexes_far_behind_are_made_again(
         collection.remove(next(iter(collection)))
         with closing(sqlite3.connect(current_folder(path) / "items.sqlite")) as connection:
             assert connection.execute("SELECT count(*) FROM removals").fetchone()[0] <= 4
-        collection.opened.index._saved = collection.opened.index._change  # it is not saved
+        collection.opened.index._saved = collection.opened.index._revision  # it is not saved
         assert any("made again" in note for note in verify_collection(path).notes)
         assert len(behind) == n_items - 1
         found = [hit.id for hit in behind.search(item=next(iter(behind)), k=100).hits]

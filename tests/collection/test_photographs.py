@@ -25,7 +25,7 @@ def photographs():
 
 @pytest.mark.slow
 def test_held_out_flowers_and_their_words_find_flowers(photographs, tmp_path):
-    query = next(item for item in photographs if item.columns["image"] == FLOWER)
+    query = next(item for item in photographs if item.fields["image"] == FLOWER)
     some = [item for item in photographs[::EVERY] if item is not query]
     held_out = some[4::5]
     training = [item for number, item in enumerate(some) if number % 5 != 4]

@@ -60,7 +60,7 @@ def test_an_image_that_was_scaled_and_compressed_again_is_recognised(dots):
 
 def test_only_meaning_counts_where_meaning_or_more_than_an_image_is_asked_for(dots):
     query = as_file(drawn(3), "PNG")
-    alone = dots.search(image=query, mode="meaning").hits
+    alone = dots.search(image=query, mode="semantic").hits
     assert not any("same image" in hit.why for hit in alone)
     assert [hit.score for hit in alone] == sorted((hit.score for hit in alone), reverse=True)
     for more in ({"text": "dot"}, {"unlike": "dot-3"}):

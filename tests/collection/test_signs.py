@@ -26,14 +26,14 @@ ITEMS = {
 
 @pytest.fixture(scope="module")
 def collection(tmp_path_factory):
-    items = [Item(text=text, id=id_, columns=columns) for id_, (text, columns) in ITEMS.items()]
+    items = [Item(text=text, id=id_, fields=fields) for id_, (text, fields) in ITEMS.items()]
     path = tmp_path_factory.mktemp("signs") / "c.acqh"
     settings = {"text_encoder": "tfidf", "n_components": 4}
     with Collection.build(items, path, **settings) as built:
         yield built
 
 
-@pytest.mark.parametrize("mode", ["auto", "words"])
+@pytest.mark.parametrize("mode", ["hybrid", "keyword"])
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -63,10 +63,10 @@ def collection(tmp_path_factory):
 def test_what_is_typed_is_found_first(collection, text, expected, mode):
     hits = collection.search(text=text, mode=mode).hits
     assert [hit.id for hit in hits[: len(expected)]] == expected
-    assert all("words" in hit.why for hit in hits[: len(expected)])
+    assert all("keywords" in hit.why for hit in hits[: len(expected)])
 
 
-@pytest.mark.parametrize("mode", ["auto", "words"])
+@pytest.mark.parametrize("mode", ["hybrid", "keyword"])
 @pytest.mark.parametrize(
     ("text", "unwanted"),
     [
@@ -92,14 +92,14 @@ def test_a_text_that_only_says_what_is_not_wanted_finds_nothing_like_it(collecti
 
 
 def test_what_stands_nowhere_is_not_found_by_words(collection):
-    assert not collection.search(text="🦄", mode="words").hits
-    assert not collection.search(text="北京", mode="words").hits
-    assert not collection.search(text="京東", mode="words").hits
+    assert not collection.search(text="🦄", mode="keyword").hits
+    assert not collection.search(text="北京", mode="keyword").hits
+    assert not collection.search(text="京東", mode="keyword").hits
 
 
 @pytest.mark.parametrize("text", ["場所", "所"])
 def test_the_name_of_a_column_is_no_word(collection, text):
-    assert not collection.search(text=text, mode="words").hits
+    assert not collection.search(text=text, mode="keyword").hits
     assert "station" in {hit.id for hit in collection.search(text=f"noon -{text}").hits}
 
 
@@ -107,7 +107,7 @@ def test_many_signs_are_looked_up_without_reading_the_items(collection):
     statements = []
     for connection, _ in collection._store._free:
         connection.set_trace_callback(statements.append)
-    collection.search(text=" ".join(chr(0x4E00 + n) for n in range(32)), mode="words")
+    collection.search(text=" ".join(chr(0x4E00 + n) for n in range(32)), mode="keyword")
     for connection, _ in collection._store._free:
         connection.set_trace_callback(None)
     read = [each for each in statements if "FROM items" in each]
@@ -119,7 +119,7 @@ def test_signs_follow_what_is_added_and_removed(collection):
     collection.add(Item(text="a unicorn 🦄", id="unicorn"))
     assert collection.search(text="🦄", k=1).hits[0].id == "unicorn"
     collection.remove("unicorn")
-    assert not collection.search(text="🦄", mode="words").hits
+    assert not collection.search(text="🦄", mode="keyword").hits
 
 
 def test_punctuation_and_operators_are_no_signs():

@@ -68,7 +68,7 @@ def test_every_kind_of_manifest_gives_the_same_items(tmp_path, ending):
         assert list(collection) == [row["id"] for row in ROWS]
         item = collection.item("vehicle2")
         assert (item.text, item.labels) == (TEXTS["vehicle"], ("vehicle",))
-        assert str(item.columns["year"]) == "2"
+        assert str(item.fields["year"]) == "2"
         assert not item.has_thumbnail
         found = collection.search(text="tulip", where="year=2").hits
         assert [hit.id for hit in found] == ["flower2", "vehicle2"]
@@ -150,7 +150,7 @@ def test_pictures_outside_the_folder_are_never_read(tmp_path):
     with Collection.build(
         manifest, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"
     ) as collection:
-        assert [collection.item(each).columns["image"] for each in collection] == [
+        assert [collection.item(each).fields["image"] for each in collection] == [
             "fine.png",
             "../inside/fine.png",
         ]
@@ -167,7 +167,7 @@ def test_pictures_outside_the_folder_are_never_read(tmp_path):
         text_encoder="tfidf",
     ) as collection:
         # The absolute path lies in this folder, and the others are taken from it.
-        assert [collection.item(each).columns["image"] for each in collection] == [str(secret)]
+        assert [collection.item(each).fields["image"] for each in collection] == [str(secret)]
 
 
 def test_bad_pictures_are_reported_and_left_out_or_refused(tmp_path):
@@ -210,8 +210,8 @@ def test_bad_pictures_are_reported_and_left_out_or_refused(tmp_path):
         (Item(text="rose", id=""), "id is empty"),
         (Item(text="rose", id="x" * 2000), "2,000 characters"),
         (Item(text="rose \ud800"), "Unicode"),
-        (Item(text="rose", columns={"label": 1}), "name of a column"),
-        (Item(text="rose", columns={"tags": [1]}), "holds a list"),
+        (Item(text="rose", fields={"label": 1}), "name of a field"),
+        (Item(text="rose", fields={"tags": [1]}), "holds a list"),
         (Item(text=7), "text is a int"),
         (Item(text="xyzzy"), "nothing that the model knows"),
         ("rose", "must be acqh.collection.Item"),
@@ -251,7 +251,7 @@ def test_samples_of_a_tar_file_are_items(tmp_path):
             ("b", "a red car", ("3",)),
         ]
         assert items[0].image == image
-        assert items[0].columns == {"width": 20}
+        assert items[0].fields == {"width": 20}
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
@@ -270,13 +270,13 @@ def test_an_image_folder_of_hugging_face_is_a_manifest(tmp_path, ending):
 def test_images_in_a_folder_come_before_a_tar_file_beside_them(tmp_path):
     picture(tmp_path / "a.png")
     tarfile.open(tmp_path / "backup.tar", "w").close()
-    assert [item.columns["file"] for item in open_source(tmp_path).items] == ["a.png"]
+    assert [item.fields["file"] for item in open_source(tmp_path).items] == ["a.png"]
 
 
 def test_metadata_that_name_no_files_are_no_manifest(tmp_path):
     picture(tmp_path / "a.png")
     (tmp_path / "metadata.csv").write_text("camera,iso\nx,100\n")
-    assert [item.columns["file"] for item in open_source(tmp_path).items] == ["a.png"]
+    assert [item.fields["file"] for item in open_source(tmp_path).items] == ["a.png"]
 
 
 def test_images_inside_a_table_are_items(tmp_path):
@@ -288,4 +288,4 @@ def test_images_inside_a_table_are_items(tmp_path):
     (tmp_path / "data").mkdir()
     parquet.write_table(table, tmp_path / "data" / "train-00000-of-00001.parquet")
     (item,) = open_source(tmp_path).items
-    assert (item.image, item.text, item.columns) == (image, "a dog", {})
+    assert (item.image, item.text, item.fields) == (image, "a dog", {})

@@ -59,14 +59,14 @@ def counts(report):
 
 
 def files(collection):
-    return {identifier: collection.item(identifier).columns["file"] for identifier in collection}
+    return {identifier: collection.item(identifier).fields["file"] for identifier in collection}
 
 
 def test_a_folder_without_a_manifest_is_built_with_names_as_words(followed):
     assert set(followed) == IDS
     for words in ("colosseum", "rome colosseum", "holiday 2"):
-        hits = followed.search(text=words, mode="words").hits
-        assert hits[0].columns["file"] == "holiday in Rome/colosseum_2.JPG"
+        hits = followed.search(text=words, mode="keyword").hits
+        assert hits[0].fields["file"] == "holiday in Rome/colosseum_2.JPG"
     assert followed.verify().ok
 
 
@@ -76,8 +76,8 @@ def test_dates_and_orientation_of_photographs_are_kept(photos, tmp_path):
     exif.get_ifd(0x8769)[0x9003] = "2014:07:01 12:30:00"
     save(photos / "dated.jpg", 5, size=(64, 32), exif=exif)
     with Collection.build(photos, tmp_path / "c.acqh", **SMALL) as collection:
-        assert collection.item("dated.jpg").columns["date"] == "2014-07-01T12:30:00"
-        assert "date" not in collection.item("sea.png").columns
+        assert collection.item("dated.jpg").fields["date"] == "2014-07-01T12:30:00"
+        assert "date" not in collection.item("sea.png").fields
         thumbnail = tmp_path / "small.webp"
         thumbnail.write_bytes(collection.thumbnail("dated.jpg"))
     with Image.open(thumbnail) as image:
@@ -85,13 +85,13 @@ def test_dates_and_orientation_of_photographs_are_kept(photos, tmp_path):
 
 
 def test_sync_of_an_unchanged_folder_changes_nothing(followed, photos):
-    before = followed.change
+    before = followed.revision
     os.utime(photos / "sea.png", (1e9, 1e9))  # another time, but the same content
     for _ in range(2):
         report = followed.sync(photos)
         assert counts(report) == (0, 0, 0, 0)
         assert report.n_unchanged == 3
-    assert followed.change == before + 1  # the new time
+    assert followed.revision == before + 1  # the new time
     assert followed.verify().ok
 
 
@@ -113,8 +113,8 @@ def test_new_changed_moved_and_deleted_files_are_followed(followed, photos):
         "new/dog.png": "new/dog.png",
     }
     assert followed.thumbnail("sea.png") != small
-    assert followed.search(text="arena", mode="words").hits[0].id == report.moved[0]
-    assert not followed.search(text="colosseum", mode="words").hits
+    assert followed.search(text="arena", mode="keyword").hits[0].id == report.moved[0]
+    assert not followed.search(text="colosseum", mode="keyword").hits
     assert followed.verify().ok
     assert counts(followed.sync(photos)) == (0, 0, 0, 0)
 
@@ -195,13 +195,13 @@ def test_labels_and_texts_given_to_an_image_outlive_its_change(followed, photos)
     from acqh.collection import Item
 
     stored = followed.item("sea.png")
-    columns = {**stored.columns, "place": "Ostia"}
-    item = Item(photos / "sea.png", "waves", ["animal"], "sea.png", columns)
+    fields = {**stored.fields, "place": "Ostia"}
+    item = Item(photos / "sea.png", "waves", ["animal"], "sea.png", fields)
     followed.upsert(item)
     save(photos / "sea.png", 21)
     assert followed.sync(photos).changed == ("sea.png",)
     after = followed.item("sea.png")
-    assert (after.text, after.labels, after.columns["place"]) == ("waves", ("animal",), "Ostia")
+    assert (after.text, after.labels, after.fields["place"]) == ("waves", ("animal",), "Ostia")
 
 
 KILLED = """

@@ -50,7 +50,7 @@ def collection(built, photos, tmp_path):
 
 def given(collection, identifier):
     item = collection.item(identifier)
-    return item.text, item.labels, item.columns.get("place")
+    return item.text, item.labels, item.fields.get("place")
 
 
 def take_away(path):
@@ -62,7 +62,7 @@ def take_away(path):
 
 def test_equal_files_get_back_what_each_was_given(collection, photos):
     for name, text, label in (("a/0.png", "first", "dog"), ("b/copy.png", "second", "car")):
-        collection.label(Item(id=name, text=text, labels=[label], columns={"place": text}))
+        collection.annotate(Item(id=name, text=text, labels=[label], fields={"place": text}))
     back = [take_away(photos / name) for name in ("a/0.png", "b/copy.png")]
     assert len(collection.sync(photos).deleted) == 2
     for bring in back:
@@ -75,7 +75,7 @@ def test_equal_files_get_back_what_each_was_given(collection, photos):
 
 def test_equal_files_that_come_back_elsewhere_get_one_each(collection, photos):
     for name in ("a/0.png", "b/copy.png"):
-        collection.label(Item(id=name, text=f"caption {name}"))
+        collection.annotate(Item(id=name, text=f"caption {name}"))
     content = (photos / "a" / "0.png").read_bytes()
     for name in ("a/0.png", "b/copy.png"):
         (photos / name).unlink()
@@ -88,40 +88,40 @@ def test_equal_files_that_come_back_elsewhere_get_one_each(collection, photos):
 
 
 def test_a_caption_that_was_replaced_does_not_return_on_a_copy(collection, photos):
-    collection.label(Item(id="a/1.png", text="SECRET"))
+    collection.annotate(Item(id="a/1.png", text="SECRET"))
     bring = take_away(photos / "a" / "1.png")
     collection.sync(photos)
     bring()
     collection.sync(photos)
     assert collection.item("a/1.png").text == "SECRET"
-    collection.label(Item(id="a/1.png", text="harmless"))
+    collection.annotate(Item(id="a/1.png", text="harmless"))
     shutil.copy2(photos / "a" / "1.png", photos / "again.png")
     collection.sync(photos)
     assert collection.item("again.png").text == ""
     (photos / "a" / "1.png").unlink()
     collection.sync(photos)
     assert collection.item("again.png").text == "harmless", "as if it had been moved"
-    assert not collection.search(text="SECRET", mode="words").hits
+    assert not collection.search(text="SECRET", mode="keyword").hits
 
 
 def test_a_caption_that_an_equal_file_took_over_is_not_given_twice(collection, photos):
-    collection.label(Item(id="a/0.png", text="SECRET"))
+    collection.annotate(Item(id="a/0.png", text="SECRET"))
     bring = take_away(photos / "a" / "0.png")
     collection.sync(photos)
     assert collection.item("b/copy.png").text == "SECRET"
-    collection.label(Item(id="b/copy.png", text="harmless"))
+    collection.annotate(Item(id="b/copy.png", text="harmless"))
     bring()
     collection.sync(photos)
     assert collection.item("a/0.png").text == ""
 
 
 def test_a_caption_that_was_taken_away_does_not_come_back(collection, photos):
-    collection.label(Item(id="a/1.png", text="SECRET", labels=["dog"]))
+    collection.annotate(Item(id="a/1.png", text="SECRET", labels=["dog"]))
     bring = take_away(photos / "a" / "1.png")
     collection.sync(photos)
     bring()
     collection.sync(photos)
-    collection.label(Item(id="a/1.png", text="", labels=[]))
+    collection.annotate(Item(id="a/1.png", text="", labels=[]))
     bring = take_away(photos / "a" / "1.png")
     collection.sync(photos)
     bring()
@@ -136,7 +136,7 @@ def nothing_new(collection, photos):
 
 
 def test_a_removed_item_stays_removed_until_its_file_changes(collection, photos):
-    collection.label(Item(id="a/2.png", text="caption"))
+    collection.annotate(Item(id="a/2.png", text="caption"))
     collection.remove(["a/2.png", "1"])
     assert nothing_new(collection, photos)
     os.utime(photos / "a" / "2.png", (1e9, 1e9))  # only touched
@@ -184,8 +184,8 @@ def stored_bytes(path):
 
 
 def test_forgetting_leaves_no_word_of_removed_items_in_the_files(collection, photos):
-    collection.label(Item(id="a/1.png", text="Gorgonzola", columns={"place": "Taleggio"}))
-    collection.label(Item(id="a/2.png", text="Provolone"))
+    collection.annotate(Item(id="a/1.png", text="Gorgonzola", fields={"place": "Taleggio"}))
+    collection.annotate(Item(id="a/2.png", text="Provolone"))
     bring = take_away(photos / "a" / "1.png")
     collection.sync(photos)
     collection.remove("a/2.png")
@@ -202,26 +202,26 @@ def test_forgetting_leaves_no_word_of_removed_items_in_the_files(collection, pho
         assert given(opened, "a/1.png") == ("", (), None)
 
 
-# Taking captions, labels and columns away.
+# Taking captions, labels and fields away.
 
 
 def test_what_is_given_empty_is_taken_away_and_what_is_not_given_stays(collection):
-    collection.label(Item(id="a/1.png", text="waves", labels=["sea"], columns={"place": "Rome"}))
-    collection.label(Item(id="a/1.png"))
+    collection.annotate(Item(id="a/1.png", text="waves", labels=["sea"], fields={"place": "Rome"}))
+    collection.annotate(Item(id="a/1.png"))
     assert given(collection, "a/1.png") == ("waves", ("sea",), "Rome")
-    collection.label(Item(id="a/1.png", text=""))
+    collection.annotate(Item(id="a/1.png", text=""))
     assert given(collection, "a/1.png") == ("", ("sea",), "Rome")
-    collection.label(Item(id="a/1.png", labels=[], columns={"place": None}))
+    collection.annotate(Item(id="a/1.png", labels=[], fields={"place": None}))
     assert given(collection, "a/1.png") == ("", (), None)
-    assert "place" not in collection.item("a/1.png").columns
-    assert "file" in collection.item("a/1.png").columns
+    assert "place" not in collection.item("a/1.png").fields
+    assert "file" in collection.item("a/1.png").fields
     assert collection.verify().problems == ()
 
 
 @pytest.mark.parametrize("empty", [{"text": None}, {"text": None, "labels": None}])
 def test_none_takes_away(collection, empty):
-    collection.label(Item(id="a/1.png", text="waves", labels=["sea"]))
-    collection.label(Item(id="a/1.png", **empty))
+    collection.annotate(Item(id="a/1.png", text="waves", labels=["sea"]))
+    collection.annotate(Item(id="a/1.png", **empty))
     assert given(collection, "a/1.png")[0] == ""
     assert given(collection, "a/1.png")[1] == (() if "labels" in empty else ("sea",))
 
@@ -229,7 +229,7 @@ def test_none_takes_away(collection, empty):
 def test_an_item_without_image_keeps_its_text(built, tmp_path):
     with Collection.open(shutil.copytree(built, tmp_path / "d.acqh")) as collection:
         collection.add(Item(text="sea dog", id="words"))
-        report = collection.label(Item(id="words", text=""))
+        report = collection.annotate(Item(id="words", text=""))
         assert report.ids == ()
         assert "neither" in report.skipped[0][1]
         assert collection.item("words").text == "sea dog"
@@ -238,9 +238,9 @@ def test_an_item_without_image_keeps_its_text(built, tmp_path):
 def test_a_caption_that_was_taken_away_no_longer_moves_the_code(collection):
     code = collection.item("a/1.png").code
     hits = collection.search(item="a/1.png", k=20).hits
-    collection.label(Item(id="a/1.png", text="sea wave", labels=["sea"]))
+    collection.annotate(Item(id="a/1.png", text="sea wave", labels=["sea"]))
     assert collection.item("a/1.png").encoded_from == "labels+image+text"
-    collection.label(Item(id="a/1.png", text="", labels=[]))
+    collection.annotate(Item(id="a/1.png", text="", labels=[]))
     item = collection.item("a/1.png")
     assert item.encoded_from == "image"
     assert item.code == code
@@ -252,12 +252,12 @@ def test_a_caption_that_was_taken_away_no_longer_moves_the_code(collection):
 def test_empty_cells_of_a_table_take_away_if_that_is_said(collection, tmp_path):
     table = tmp_path / "labels.csv"
     table.write_text("id,text,labels,place\na/1.png,waves,sea,Rome\n")
-    collection.label(table)
+    collection.annotate(table)
     table.write_text("id,text,labels,place\na/1.png,,dog,\n")
-    collection.label(table)
+    collection.annotate(table)
     assert given(collection, "a/1.png") == ("waves", ("dog",), "Rome")
-    collection.label(table, clear=True)
+    collection.annotate(table, clear=True)
     assert given(collection, "a/1.png") == ("", ("dog",), None)
     table.write_text("id,place\na/1.png,Ostia\n")
-    collection.label(table, clear=True)
+    collection.annotate(table, clear=True)
     assert given(collection, "a/1.png") == ("", ("dog",), "Ostia"), "no column, nothing taken away"

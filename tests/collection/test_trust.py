@@ -32,7 +32,7 @@ def features(n, seed=0):
 
 def test_hits_that_have_every_word_are_certain_in_every_mode(things):
     with Collection.open(things) as collection:
-        for mode in ("auto", "words"):
+        for mode in ("hybrid", "keyword"):
             answer = collection.search(text="old boat", k=5, mode=mode)
             assert (answer.hits[0].id, answer.hits[0].match) == ("old boat", 1.0)
             assert answer.n_confident >= 1
@@ -41,9 +41,9 @@ def test_hits_that_have_every_word_are_certain_in_every_mode(things):
 def test_some_words_add_to_what_content_says(things):
     with Collection.open(things) as collection:
         hits = collection.search(text="old zqxjkv", k=24).hits
-        content = collection.search(text="old zqxjkv", k=24, mode="meaning").hits
+        content = collection.search(text="old zqxjkv", k=24, mode="semantic").hits
     near = {hit.id: hit.match for hit in content}
-    some = [hit for hit in hits if "words" in hit.why]
+    some = [hit for hit in hits if "keywords" in hit.why]
     assert some
     assert all(near[hit.id] <= hit.match < 1 for hit in some)
     assert all(near[hit.id] <= hit.match <= min(0.99, hit.score) for hit in hits)
@@ -51,7 +51,7 @@ def test_some_words_add_to_what_content_says(things):
 
 def test_match_rises_with_the_score_and_stays_between_0_and_1(things):
     with Collection.open(things) as collection:
-        for query in ({"text": "rose", "mode": "meaning"}, {"item": "old car"}):
+        for query in ({"text": "rose", "mode": "semantic"}, {"item": "old car"}):
             matches = [hit.match for hit in collection.search(**query, k=24).hits]
             assert matches == sorted(matches, reverse=True)
             assert 0 <= matches[-1] < matches[0] <= 1
@@ -65,7 +65,7 @@ def test_most_items_do_not_stand_out_for_another(things):
 
 def test_the_same_answer_counts_what_stands_out(things):
     with Collection.open(things) as collection:
-        answer = collection.search(text="castle", k=24, mode="meaning")
+        answer = collection.search(text="castle", k=24, mode="semantic")
         assert answer.n_confident == sum(hit.match > 0.5 for hit in answer.hits) > 0
         assert collection.browse(k=3).n_confident == 0
 
@@ -120,9 +120,12 @@ def test_absent_things_do_not_stand_out_where_meaning_is_known(tmp_path):
         for where in ("in a field", "on a road", "in the snow", "by the house")
     ]
     with Collection.build(items, tmp_path / "animals.acqh") as collection:
-        present = [collection.search(text=it, mode="meaning") for it in ("kitten", "puppy", "pony")]
+        present = [
+            collection.search(text=it, mode="semantic") for it in ("kitten", "puppy", "pony")
+        ]
         absent = [
-            collection.search(text=it, mode="meaning") for it in ("spreadsheet", "violin", "zqxjkv")
+            collection.search(text=it, mode="semantic")
+            for it in ("spreadsheet", "violin", "zqxjkv")
         ]
     assert all(answer.n_confident for answer in present)
     assert sum(answer.n_confident > 0 for answer in absent) <= 1

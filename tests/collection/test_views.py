@@ -63,7 +63,7 @@ def test_labels_never_seen_by_the_model_are_kept_and_can_be_asked_for(collection
 
 @pytest.mark.parametrize("scale", [1e-320, 1e-45, 1e-6, 1e6, 1e307])
 def test_only_ratios_of_weights_count(collection, scale):
-    asked = {"text": "dog fur", "item": "item1", "k": 5, "mode": "meaning"}
+    asked = {"text": "dog fur", "item": "item1", "k": 5, "mode": "semantic"}
     weights = {"text": 4.0, "item": 1.0}
     expected = collection.search(**asked, weights=weights)
     scaled = {name: weight * scale for name, weight in weights.items()}
@@ -72,8 +72,8 @@ def test_only_ratios_of_weights_count(collection, scale):
     np.testing.assert_allclose(
         [hit.score for hit in answer.hits], [hit.score for hit in expected.hits], rtol=1e-3
     )
-    alone = collection.search(text="dog fur", mode="meaning", k=5)
-    weighted = collection.search(text="dog fur", weights={"text": scale}, mode="meaning", k=5)
+    alone = collection.search(text="dog fur", mode="semantic", k=5)
+    weighted = collection.search(text="dog fur", weights={"text": scale}, mode="semantic", k=5)
     np.testing.assert_allclose(
         [hit.score for hit in weighted.hits], [hit.score for hit in alone.hits], rtol=1e-6
     )
@@ -106,7 +106,7 @@ def test_weights_say_what_counts(collection, make_items):
         ({"text": "dog", "weights": {"text": float("nan")}}, "0 or more"),
         ({"text": "dog", "k": 0}, "k must"),
         ({"text": 7}, "must be a str"),
-        ({"text": "dog", "features": {"text": [0.5, 0.5]}}, "given twice"),
+        ({"text": "dog", "vector": {"text": [0.5, 0.5]}}, "given twice"),
         ({"item": "nobody"}, "no item"),
         ({"item": "\udcff"}, "cannot be looked up"),  # of a file name that is not Unicode
         ({"item": [["nobody"]]}, "cannot be looked up"),
@@ -133,7 +133,7 @@ def test_data_that_brings_features_is_searched_by_features(tmp_path):
     ) as collection:
         assert collection.add(later.without_labels()).ids == tuple(map(str, range(250, 300)))
         query = data.views["text"][7]
-        answer = collection.search(features={"text": query}, k=20)
+        answer = collection.search(vector={"text": query}, k=20)
         wanted = data.label_names[int(data.labels[7].argmax())]
         numbers = [int(hit.id) for hit in answer.hits]
         found = [data.label_names[int(data.labels[number].argmax())] for number in numbers]
@@ -186,7 +186,7 @@ def test_texts_of_items_that_bring_features_are_found_by_words(tmp_path):
         hits = collection.search(text="rose", k=5).hits
         assert all(hit.text.startswith("rose") for hit in hits)
         with pytest.raises(CollectionError, match="cannot describe a text"):
-            collection.search(text="rose", mode="meaning")
+            collection.search(text="rose", mode="semantic")
 
 
 def test_an_encoder_of_ones_own_is_fitted_stored_and_loaded(tmp_path, make_items, monkeypatch):
@@ -247,13 +247,13 @@ def test_a_query_that_is_described_already_is_answered_as_the_raw_one(tmp_path):
     ) as built:
         encoders = built.opened.facts.encoders
         for query in ({"text": "tulip"}, {"image": items[3].image}):
-            wanted = built.search(**query, mode="meaning").hits
+            wanted = built.search(**query, mode="semantic").hits
             ((view, raw),) = query.items()
             rows = encoders[view].transform([raw])
             for row in (rows, rows.toarray()[0] if hasattr(rows, "toarray") else rows[0].tolist()):
-                found = built.search(features={view: row}).hits
+                found = built.search(vector={view: row}).hits
                 assert [(hit.id, hit.score) for hit in found] == [
                     (hit.id, hit.score) for hit in wanted
                 ]
         with pytest.raises(CollectionError, match="numbers"):
-            built.search(features={"text": "tulip"})
+            built.search(vector={"text": "tulip"})

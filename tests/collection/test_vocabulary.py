@@ -85,6 +85,6 @@ def test_unknown_words_are_not_compared_with_the_whole_vocabulary(monkeypatch):
 
 def test_words_of_new_items_correct_typos_at_once(path):
     with Collection.open(path) as collection:
-        assert collection.search(text="zepelin", mode="words").hits == ()
+        assert collection.search(text="zepelin", mode="keyword").hits == ()
         collection.add([Item(text="a zeppelin in the garden", id="new")])
-        assert [hit.id for hit in collection.search(text="zepelin", mode="words").hits] == ["new"]
+        assert [hit.id for hit in collection.search(text="zepelin", mode="keyword").hits] == ["new"]

@@ -1,4 +1,4 @@
-"""Restricted searches are exact, whatever columns hold and are called."""
+"""Restricted searches are exact, whatever fields hold and are called."""
 
 import numpy as np
 import pytest
@@ -35,12 +35,12 @@ def collection(tmp_path_factory):
             text="dog cat" if number % 2 else "rose tulip",
             labels=["animal" if number % 2 else "flower", "x" * (number + 1)],
             id=str(number),
-            columns={"value": value, "other": values[number - 1], "year": 70},
+            fields={"value": value, "other": values[number - 1], "year": 70},
         )
         for number, value in enumerate(values)
     ]
     items += [
-        Item(text="dog", labels=["animal"], id=name, columns={name: 7, f"{name}x": 8})
+        Item(text="dog", labels=["animal"], id=name, fields={name: 7, f"{name}x": 8})
         for name in ODD_NAMES
     ]
     path = tmp_path_factory.mktemp("where") / "c.acqh"
@@ -81,7 +81,7 @@ def test_texts_are_found_exactly(collection, wanted):
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
-def test_columns_are_found_by_any_name(collection, name):
+def test_fields_are_found_by_any_name(collection, name):
     assert found(collection, {name: 7}) == {name}
     assert found(collection, {name: 8}) == set()
 
@@ -104,11 +104,11 @@ def test_every_label_that_can_be_stored_can_be_searched_for(collection):
     collection.remove("long")
 
 
-def test_a_column_that_no_item_has_is_refused_with_those_there_are(collection):
+def test_a_field_that_no_item_has_is_refused_with_those_there_are(collection):
     for asked in ("yeer=70", {"label": "animal", "yeer": 70}):
         with pytest.raises(CollectionError, match="; there are: label, "):
             found(collection, asked)
-        with pytest.raises(CollectionError, match="no item has a column"):
+        with pytest.raises(CollectionError, match="field"):
             collection.browse(where=asked)
     assert found(collection, {"year": 71}) == set()
 
@@ -123,7 +123,7 @@ def test_a_label_that_no_item_has_is_rejected_with_those_there_are(collection):
 @pytest.mark.parametrize(("text", "expected"), [("true", {"yes"}), ("False", {"no"})])
 def test_booleans_are_found_by_text(collection, text, expected):
     made = [
-        Item(text="dog", id=name, columns={"favourite": name == "yes"}) for name in ("yes", "no")
+        Item(text="dog", id=name, fields={"favourite": name == "yes"}) for name in ("yes", "no")
     ]
     collection.upsert(made)
     assert found(collection, f"favourite={text}") == expected
@@ -132,7 +132,7 @@ def test_booleans_are_found_by_text(collection, text, expected):
 
 
 def test_a_text_that_says_true_is_found_as_it_is(collection):
-    collection.upsert(Item(text="dog", id="text", columns={"answer": "true"}))
+    collection.upsert(Item(text="dog", id="text", fields={"answer": "true"}))
     assert found(collection, "answer=true") == {"text"}
     assert found(collection, "answer=True") == set()
     collection.remove("text")
@@ -152,28 +152,28 @@ def test_a_label_that_no_item_has_says_which_was_meant(collection, typed):
 
 
 @pytest.mark.parametrize(
-    ("columns", "message"),
+    ("fields", "message"),
     [
         ({"v": np.array([1, 2])}, "'v' holds a ndarray; give a str"),
         ({"v": np.array([1])}, "'v' holds a ndarray; give a str"),
-        ({"labels": "dog"}, "'labels' cannot be the name of a column"),
+        ({"labels": "dog"}, "name of a field"),
     ],
 )
-def test_columns_that_cannot_be_stored_are_refused(collection, columns, message):
+def test_fields_that_cannot_be_stored_are_refused(collection, fields, message):
     with pytest.raises(CollectionError, match=message):
-        collection.add(Item(text="dog", columns=columns), strict=True)
+        collection.add(Item(text="dog", fields=fields), strict=True)
 
 
 def test_a_number_does_not_find_the_text_that_says_it(tmp_path):
-    items = [Item(text="dog", id="number", columns={"year": 2000})]
-    items += [Item(text="dog cat", id="text", columns={"year": "2000"})]
+    items = [Item(text="dog", id="number", fields={"year": 2000})]
+    items += [Item(text="dog cat", id="text", fields={"year": "2000"})]
     with Collection.build(items, tmp_path / "c.acqh", n_components=2, text_encoder="tfidf") as made:
         assert found(made, {"year": 2000}) == {"number"}
         assert found(made, {"year": "2000"}) == found(made, "year=2000") == {"number", "text"}
 
 
-def test_columns_of_nothing_are_columns_and_an_empty_collection_has_any(tmp_path):
-    items = [Item(text="rose", columns={"none": None}), Item(text="dog rose")]
+def test_fields_of_nothing_are_fields_and_an_empty_collection_has_any(tmp_path):
+    items = [Item(text="rose", fields={"none": None}), Item(text="dog rose")]
     with Collection.build(items, tmp_path / "a.acqh", n_components=2, text_encoder="tfidf") as made:
         assert made.search(text="rose", where={"none": 1}).hits == ()
         made.remove(list(made))
@@ -195,7 +195,7 @@ values = st.one_of(
 @given(name=names, stored=values, wanted=st.data())
 def test_any_value_is_found_by_itself_and_by_no_other(collection, name, stored, wanted):
     other = wanted.draw(st.one_of(values, st.just(stored)))
-    collection.upsert(Item(text="dog", id="drawn", columns={name: stored}))
+    collection.upsert(Item(text="dog", id="drawn", fields={name: stored}))
     assert "drawn" in found(collection, {name: stored})
     if not isinstance(other, str) or isinstance(stored, str):  # a text also finds its number
         assert ("drawn" in found(collection, {name: other})) == equal(stored, other)

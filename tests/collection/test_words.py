@@ -123,7 +123,7 @@ def test_a_text_takes_few_statements_and_is_described_once(things):
                 return self.encoder.transform(texts)
 
         encoders["text"] = Counting()
-        collection.search(text="car", mode="words")  # the first time the index is opened
+        collection.search(text="car", mode="keyword")  # the first time the index is opened
         ran = []
         for connection, _ in collection._store._free:
             connection.set_trace_callback(ran.append)
@@ -158,10 +158,10 @@ def test_a_query_is_read_whole_and_kept_short():
 @pytest.fixture(scope="module")
 def things(tmp_path_factory):
     items = [
-        Item(text="a red rose in the garden", labels=["flower"], id="rose", columns={"year": 1}),
-        Item(text="a white tulip in a vase", labels=["flower"], id="tulip", columns={"year": 2}),
-        Item(text="a fast red car", labels=["vehicle"], id="car", columns={"name": "Beetle"}),
-        Item(text="an old bus in the street", labels=["vehicle"], id="bus", columns={"year": 2}),
+        Item(text="a red rose in the garden", labels=["flower"], id="rose", fields={"year": 1}),
+        Item(text="a white tulip in a vase", labels=["flower"], id="tulip", fields={"year": 2}),
+        Item(text="a fast red car", labels=["vehicle"], id="car", fields={"name": "Beetle"}),
+        Item(text="an old bus in the street", labels=["vehicle"], id="bus", fields={"year": 2}),
     ]
     path = tmp_path_factory.mktemp("words") / "things.acqh"
     Collection.build(items, path, n_components=4, text_encoder="tfidf").close()
@@ -178,14 +178,14 @@ def test_items_that_have_the_word_come_first_and_say_so(things):
             first = collection.search(text=word).hits[0]
             assert first.id == expected
             assert first.score >= 1 == first.match
-            assert "words" in first.why
+            assert "keywords" in first.why
         assert "labels" in collection.search(text="vehicle").hits[0].why
-        assert ids_of(collection, "vehicle", mode="words") == ["car", "bus"]
-        assert ids_of(collection, "red -rose", mode="words") == ["car"]
+        assert ids_of(collection, "vehicle", mode="keyword") == ["car", "bus"]
+        assert ids_of(collection, "red -rose", mode="keyword") == ["car"]
         assert "rose" not in ids_of(collection, "red -rose")
         assert ids_of(collection, '"red car"') == ["car"]
         assert ids_of(collection, "tulip", where={"year": 1}) == ["rose"]
-        assert collection.search(item="rose").hits[0].why == ("content",)
+        assert collection.search(item="rose").hits[0].why == ("semantic",)
 
 
 def test_the_vocabulary_is_read_once_however_many_words_are_unknown(things):
@@ -194,7 +194,7 @@ def test_the_vocabulary_is_read_once_however_many_words_are_unknown(things):
         for connection, _ in collection._store._free:
             connection.set_trace_callback(statements.append)
         first = collection.search(text="tulp").hits[0]
-        assert (first.id, "words" in first.why) == ("tulip", True)
+        assert (first.id, "keywords" in first.why) == ("tulip", True)
         collection.search(text="gardn rosse wheell")
         assert sum("ORDER BY doc DESC, term LIMIT 500000" in each for each in statements) == 1
 
@@ -205,8 +205,8 @@ def test_what_is_called_exactly_so_comes_first(things, tmp_path):
     with Collection.open(path) as collection:
         collection.add(
             [
-                Item(text="a kite kite kite", id="toy", columns={"name": "kite with a tail"}),
-                Item(text="a red bird", id="bird", columns={"name": "Kite"}),
+                Item(text="a kite kite kite", id="toy", fields={"name": "kite with a tail"}),
+                Item(text="a red bird", id="bird", fields={"name": "Kite"}),
             ]
         )
         first, second = collection.search(text="kite", k=2).hits
@@ -214,7 +214,7 @@ def test_what_is_called_exactly_so_comes_first(things, tmp_path):
         assert first.score > 2 > second.score > 1
 
 
-@pytest.mark.parametrize("mode", ["auto", "words"])
+@pytest.mark.parametrize("mode", ["hybrid", "keyword"])
 def test_the_form_that_was_typed_comes_before_others_of_the_same_word(things, tmp_path, mode):
     path = tmp_path / "forms.acqh"
     shutil.copytree(things, path)
@@ -267,19 +267,19 @@ def test_a_word_is_not_found_by_the_beginning_of_its_stem(things, tmp_path):
     shutil.copytree(things, path)
     with Collection.open(path) as collection:
         collection.add(Item(text="a bear on a bench", id="bear"))
-        assert ids_of(collection, "being", mode="words") == []
-        assert ids_of(collection, "ben", mode="words") == ["bear"]
+        assert ids_of(collection, "being", mode="keyword") == []
+        assert ids_of(collection, "ben", mode="keyword") == ["bear"]
 
 
 def test_meaning_alone_is_as_it_was(things):
     with Collection.open(things) as collection:
-        answer = collection.search(text="tulip", mode="meaning", explain=True)
+        answer = collection.search(text="tulip", mode="semantic", explain=True)
         parts = answer.explanation.parts.sum(axis=1)
         np.testing.assert_allclose([hit.score for hit in answer.hits], parts, rtol=1e-5)
-        assert all(hit.why == ("content",) for hit in answer.hits)
+        assert all(hit.why == ("semantic",) for hit in answer.hits)
 
 
-@pytest.mark.parametrize("mode", ["auto", "words", "meaning"])
+@pytest.mark.parametrize("mode", ["hybrid", "keyword", "semantic"])
 def test_the_parts_of_a_score_add_up_to_it(things, mode):
     with Collection.open(things) as collection:
         answer = collection.search(text="red rose", mode=mode, explain=True)
@@ -294,12 +294,12 @@ def test_words_follow_what_is_added_replaced_and_removed(things, tmp_path):
     shutil.copytree(things, path)
     with Collection.open(path) as collection:
         collection.add(Item(text="a red kite", id="kite"))
-        assert ids_of(collection, "kite", mode="words") == ["kite"]
+        assert ids_of(collection, "kite", mode="keyword") == ["kite"]
         collection.upsert(Item(text="a red balloon", id="kite"))
-        assert ids_of(collection, "kite", mode="words") == []
-        assert ids_of(collection, "balloon", mode="words") == ["kite"]
+        assert ids_of(collection, "kite", mode="keyword") == []
+        assert ids_of(collection, "balloon", mode="keyword") == ["kite"]
         collection.remove("kite")
-        assert ids_of(collection, "balloon", mode="words") == []
+        assert ids_of(collection, "balloon", mode="keyword") == []
         assert collection.verify().problems == ()
 
 
@@ -308,7 +308,7 @@ def test_verify_notices_words_that_are_not_those_of_the_items(things, tmp_path, 
     path = tmp_path / "wrong.acqh"
     shutil.copytree(things, path)
     with closing(sqlite3.connect(current_folder(path) / "items.sqlite")) as connection, connection:
-        rows = connection.execute("SELECT text, labels, columns FROM items WHERE number = 1")
+        rows = connection.execute("SELECT text, labels, fields FROM items WHERE number = 1")
         text, *fields = rows.fetchone()
         words = words_of(text, *map(json.loads, fields))
         change_words(connection, 1, *words, remove=True)
@@ -322,9 +322,9 @@ def test_verify_notices_words_that_are_not_those_of_the_items(things, tmp_path, 
     ("query", "message"),
     [
         ({"text": "dog", "mode": "sense"}, "mode. must be one of"),
-        ({"item": "rose", "mode": "words"}, "give a text"),
-        ({"text": "rose", "item": "rose", "mode": "words"}, "alone, but item is given too"),
-        ({"mode": "words"}, "give a text"),
+        ({"item": "rose", "mode": "keyword"}, "give a text"),
+        ({"text": "rose", "item": "rose", "mode": "keyword"}, "item"),
+        ({"mode": "keyword"}, "give a text"),
     ],
 )
 def test_modes_that_cannot_be_followed_are_refused(things, query, message):
@@ -334,10 +334,10 @@ def test_modes_that_cannot_be_followed_are_refused(things, query, message):
 
 def test_an_item_is_called_so_by_any_one_of_its_names(tmp_path):
     items = [
-        Item(text="a dish", id="title", columns={"title": "pizza", "file": "rome/lunch.jpg"}),
+        Item(text="a dish", id="title", fields={"title": "pizza", "file": "rome/lunch.jpg"}),
         Item(text="a pizza, hot", id="text"),
     ]
     with Collection.build(items, tmp_path / "c.acqh", text_encoder="tfidf") as collection:
-        first, second = collection.search(text="pizza", mode="words").hits
+        first, second = collection.search(text="pizza", mode="keyword").hits
         assert (first.id, second.id) == ("title", "text")
         assert first.score == second.score + 1

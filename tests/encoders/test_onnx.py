@@ -82,7 +82,7 @@ def test_a_collection_is_built_with_a_folder_of_networks(folder, tmp_path):
     how = f"onnx:{folder}"
     path = tmp_path / "c.acqh"
     with Collection.build(items, path, image_encoder=how, text_encoder=how) as built:
-        assert [hit.text for hit in built.search(text="green", k=4, mode="meaning").hits] == [
+        assert [hit.text for hit in built.search(text="green", k=4, mode="semantic").hits] == [
             "green"
         ] * 4
     with Collection.open(path) as opened:

@@ -56,7 +56,7 @@ def test_a_collection_is_searched_by_the_table(tmp_path):
     items = [Item(text=text, id=text) for text in SENTENCES]
     Collection.build(items, tmp_path / "things.acqh").close()
     with Collection.open(tmp_path / "things.acqh", text_encoder="table") as collection:
-        found = collection.search(text="an instrument to play music with", mode="meaning", k=1)
+        found = collection.search(text="an instrument to play music with", mode="semantic", k=1)
         assert [hit.id for hit in found.hits] == ["a violin"]
 
 

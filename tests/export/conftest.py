@@ -64,7 +64,7 @@ def collection_path(tmp_path_factory):
             text=f"{words[label].split()[n % 4]} {words[label].split()[n // 4 % 4]} {n}",
             labels=[label],
             id=f"ding {n}",
-            columns={
+            fields={
                 "year": 2000 + n,
                 "price": 1.5 if n % 2 else 2,
                 "new": bool(n % 2),

@@ -34,7 +34,7 @@ def test_text_ids_are_numbered_and_listed_beside_the_index(collection_path, tmp_
     with Collection.open(collection_path) as collection:
         assert [record["id"] for record in records] == list(collection)
         assert records[7]["rare"] == "é"
-        answer = collection.search(text="rose", k=5, explain=True, mode="meaning")
+        answer = collection.search(text="rose", k=5, explain=True, mode="semantic")
     scores, numbers = theirs.search(answer.explanation.query[np.newaxis], 5)
     np.testing.assert_allclose(scores[0], [hit.score for hit in answer.hits], atol=1e-5)
     assert records[numbers[0, 0]]["labels"] == ["flower"]

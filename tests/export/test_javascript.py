@@ -149,10 +149,10 @@ def test_rankings_are_fused_as_in_python(javascript, words_first):
 def test_a_site_finds_the_words_that_the_collection_finds(javascript, collection, text):
     body = """
       const { Engine } = await load("search.js");
-      return new Engine(data.facts).search({ text: data.text, k: 8, mode: "words" });
+      return new Engine(data.facts).search({ text: data.text, k: 8, mode: "keyword" });
     """
     hits = javascript(body, {"facts": javascript.facts, "text": text})["hits"]
-    expected = collection.search(text=text, k=8, mode="words").hits
+    expected = collection.search(text=text, k=8, mode="keyword").hits
     assert [hit["text"] for hit in hits] == [hit.text for hit in expected]
     assert [hit["score"] for hit in hits] == pytest.approx([hit.score for hit in expected])
 
@@ -199,9 +199,9 @@ def test_errors_have_titles(javascript):
 
 def test_copies_are_folded_into_one_hit(javascript):
     hits = [
-        {"id": "a", "file": "a.jpg", "columns": {"sha256": "x"}},
-        {"id": "b", "file": None, "columns": {}},
-        {"id": "c", "file": "c.jpg", "columns": {"sha256": "x"}},
+        {"id": "a", "file": "a.jpg", "fields": {"sha256": "x"}},
+        {"id": "b", "file": None, "fields": {}},
+        {"id": "c", "file": "c.jpg", "fields": {"sha256": "x"}},
     ]
     folded = javascript('return (await load("grid.js")).folded(data);', hits)
     assert [(hit["id"], hit["copies"]) for hit in folded] == [("a", ["c.jpg"]), ("b", [])]
@@ -215,7 +215,7 @@ QUERY = """
 def test_an_address_gives_the_query_again(javascript):
     query = {
         "text": "a dog & cat", "items": ["x/1 y"], "unlike": ["ü"], "labels": ["a", "b"],
-        "weight": 30, "mode": "meaning", "order": "new", "view": "map", "open": "x?",
+        "weight": 30, "mode": "semantic", "order": "new", "view": "map", "open": "x?",
     }  # fmt: skip
     body = f"""
       {QUERY}
@@ -237,7 +237,7 @@ def test_an_address_gives_the_query_again(javascript):
             {"text": "dog", "items": ["a"], "weight": 25},
             {"text": "dog", "item": ["a"], "weights": {"text": 0.75, "image": 0.25, "item": 0.25}},
         ),
-        ({"text": "dog", "mode": "words"}, {"text": "dog", "mode": "words"}),
+        ({"text": "dog", "mode": "keyword"}, {"text": "dog", "mode": "keyword"}),
     ],
 )
 def test_requests_hold_what_was_asked_for(javascript, query, expected):
@@ -258,7 +258,7 @@ def test_hits_have_names_and_a_verdict(javascript):
         ],
         all: verdictOf([{ match: 0.9 }]),
         differ: verdictOf([{ match: 0.9 }]) !== verdictOf([{ match: 0.1 }]),
-        date: dateColumnOf([{ columns: { year: null, taken: "2020" } }]),
+        date: dateColumnOf([{ fields: { year: null, taken: "2020" } }]),
       };
     """
     assert javascript(body) == {

@@ -46,7 +46,7 @@ def test_codes_and_codebooks_come_back_in_order_of_insertion(index, saved, tmp_p
     np.testing.assert_array_equal(codebooks, index.codebooks)
 
 
-def test_a_collection_takes_its_texts_labels_and_columns_along(collection_path, tmp_path):
+def test_a_collection_takes_its_texts_labels_and_fields_along(collection_path, tmp_path):
     export_parquet(collection_path, tmp_path / "things.parquet")
     table = pq.read_table(tmp_path / "things.parquet")
     assert {field.name: str(field.type) for field in table.schema} == {
@@ -67,9 +67,9 @@ def test_a_collection_takes_its_texts_labels_and_columns_along(collection_path, 
         for row, (item, code) in zip(rows, *collection.batches(100), strict=True):
             assert (row["id"], row["text"]) == (item.id, item.text)
             assert row["labels"] == list(item.labels)
-            assert row["year"] == item.columns["year"]
-            assert row["mixed"] == str(item.columns["mixed"])
-            assert row["rare"] == item.columns.get("rare")
+            assert row["year"] == item.fields["year"]
+            assert row["mixed"] == str(item.fields["mixed"])
+            assert row["rare"] == item.fields.get("rare")
             codes = np.frombuffer(code, np.uint8)[np.newaxis]
             np.testing.assert_array_equal(row["vector"], decode(codes, collection.codebooks)[0])
     data = acqh.MultiViewData.from_files(tmp_path / "things.parquet")

@@ -50,8 +50,8 @@ def collection(tmp_path_factory):
             text=item.text,
             labels=item.labels,
             id=f"private/{number}.jpg",
-            columns={
-                **item.columns,
+            fields={
+                **item.fields,
                 "file": f"{' '.join(FILE_WORDS[: number % 7])}/{number}.jpg",
                 "owner": f"private/{number}",
                 "sha256": f"{number:064x}",
@@ -67,7 +67,7 @@ def collection(tmp_path_factory):
 @pytest.fixture(scope="module")
 def published(collection, tmp_path_factory):
     folder = tmp_path_factory.mktemp("site") / "public"
-    return folder, site(collection, folder, columns=COLUMNS)
+    return folder, site(collection, folder, fields=COLUMNS)
 
 
 def contents(folder):
@@ -99,19 +99,19 @@ def test_without_captions_no_word_of_them_is_published(collection, tmp_path):
 
 def test_the_same_collection_gives_the_same_bytes(collection, published, tmp_path):
     folder, _ = published
-    site(collection, tmp_path / "public", columns=COLUMNS)
+    site(collection, tmp_path / "public", fields=COLUMNS)
     first, second = contents(folder), contents(tmp_path / "public")
     assert [path.name for path in first] == [path.name for path in second]
     assert list(first.values()) == list(second.values())
 
 
 def test_a_second_export_writes_what_changed_and_removes_what_is_gone(collection, tmp_path):
-    site(collection, tmp_path / "public", columns=["name"])
+    site(collection, tmp_path / "public", fields=["name"])
     (tmp_path / "public" / "CNAME").write_text("example.org")
-    assert site(collection, tmp_path / "public", columns=["name"]).n_written == 0
-    report = site(collection, tmp_path / "public", only="Flags", columns=["name"])
+    assert site(collection, tmp_path / "public", fields=["name"]).n_written == 0
+    report = site(collection, tmp_path / "public", only="Flags", fields=["name"])
     assert report.n_removed > 0
-    site(collection, tmp_path / "flags", only="Flags", columns=["name"])
+    site(collection, tmp_path / "flags", only="Flags", fields=["name"])
     wanted = {path.relative_to(tmp_path / "flags") for path in contents(tmp_path / "flags")}
     kept = {path.relative_to(tmp_path / "public") for path in contents(tmp_path / "public")}
     assert kept == {*wanted, Path("CNAME")}
@@ -124,11 +124,11 @@ def test_a_folder_of_something_else_is_left_alone(collection, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_labels_and_columns_that_are_not_there_are_refused(collection, tmp_path):
+def test_labels_and_fields_that_are_not_there_are_refused(collection, tmp_path):
     with pytest.raises(InvalidInputError, match="Cars"):
         site(collection, tmp_path / "public", only="Cars")
     with pytest.raises(InvalidInputError, match="year"):
-        site(collection, tmp_path / "public", columns=["year"])
+        site(collection, tmp_path / "public", fields=["year"])
 
 
 @pytest.fixture(scope="module")
@@ -195,10 +195,10 @@ def test_words_are_where_sqlite_has_them():
 
 def test_words_that_are_not_published_count_and_are_not_named():
     stored = [
-        Item(text="a dog", columns={"file": "Lake Como/dog.jpg"}),
-        Item(text="a cat", columns={"file": "dog.jpg"}),
+        Item(text="a dog", fields={"file": "Lake Como/dog.jpg"}),
+        Item(text="a cat", fields={"file": "dog.jpg"}),
     ]
-    found = word_files([replace(item, columns={}) for item in stored], stored)
+    found = word_files([replace(item, fields={}) for item in stored], stored)
     assert found.terms == ["a", "cat", "dog"]
     assert found.counts == [2, 1, 2]
     assert found.pieces == [(0, [[0, 1, 0, 1, 1, 0], [1, 1, 4], [0, 1, 4]])]
@@ -246,8 +246,8 @@ def asked(service, text, mode):
 
 @pytest.mark.slow
 def test_a_browser_finds_what_the_service_finds(collection, page):
-    with Collection.open(collection.path, text_encoder="table") as service:
-        modes = ["auto", "words", "meaning"]
+    with Collection.open(collection.path, query_encoder="fast") as service:
+        modes = ["hybrid", "keyword", "semantic"]
         found = page.evaluate(ASK, [QUERIES, modes])
         for mode in modes:
             for text in QUERIES:

@@ -19,11 +19,11 @@ from acqh.export import site
 
 CAPTION = "quagga"
 ITEMS = [
-    Item(text=f"{CAPTION} in a {place}", labels=[place], id=f"{place}.jpg", columns={"name": "zoo"})
+    Item(text=f"{CAPTION} in a {place}", labels=[place], id=f"{place}.jpg", fields={"name": "zoo"})
     for place in ("garden", "street", "forest")
 ]
 # What exports publish, from most to least.
-ALL = {"columns": ["name"]}
+ALL = {"fields": ["name"]}
 NO_CAPTIONS = {"captions": False}
 STATIC = re.compile(r'"(static-[0-9a-f]{16}/[^"]+|data/[^"]+)"')
 

@@ -21,7 +21,7 @@ N_MUTATIONS = 20
 def built(tmp_path_factory):
     path = tmp_path_factory.mktemp("built") / "c.acqh"
     items = [
-        Item(text=f"{text} {n}", labels=[kind], id=f"{kind}{n}", columns={"year": 2000 + n})
+        Item(text=f"{text} {n}", labels=[kind], id=f"{kind}{n}", fields={"year": 2000 + n})
         for kind, text in KINDS.items()
         for n in range(40)
     ]
@@ -53,7 +53,7 @@ def use(path):
             collection.search(text="dog", k=200, where=where)
         collection.search(item="flower0", k=5)
         list(collection.batches())
-        collection.labels(), collection.info(), collection.columns(), list(collection)
+        collection.labels(), collection.info(), collection.fields(), list(collection)
         collection.upsert(Item(text="a new dog", labels=["animal"], id="animal1"))
         collection.remove("vehicle1")
 
@@ -92,15 +92,15 @@ def test_damaged_stores_are_read_or_refused_with_an_error_of_ours(built, tmp_pat
 
 @pytest.mark.parametrize("value", [10**23, 2**63 - 1, 2**62, -1, "x", "", "１２"])
 def test_an_impossible_number_of_changes_is_found(path, value):
-    change(path, "UPDATE meta SET value = ? WHERE name = 'change'", parameters=(str(value),))
-    assert any("change" in problem for problem in verify_collection(path).problems)
-    with pytest.raises(CorruptBundleError, match="change"):
+    change(path, "UPDATE meta SET value = ? WHERE name = 'revision'", parameters=(str(value),))
+    assert any("revision" in problem for problem in verify_collection(path).problems)
+    with pytest.raises(CorruptBundleError, match="revision"):
         Collection.open(path)
 
 
 ENDLESS = (
     "CREATE VIEW items AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
-    "SELECT i AS number, 'x' || i AS id, '' AS text, '[]' AS labels, '{}' AS columns, "
+    "SELECT i AS number, 'x' || i AS id, '' AS text, '[]' AS labels, '{}' AS fields, "
     "'labels' AS encoded_from, x'0000' AS code, 0 AS checksum FROM n"
 )
 
@@ -112,7 +112,7 @@ ENDLESS = (
         ["CREATE TRIGGER t AFTER INSERT ON items BEGIN DELETE FROM items WHERE number = 1; END"],
         ["CREATE TABLE more (x)"],
         ["DROP INDEX items_encoded_from"],
-        ["DROP TABLE removals", "CREATE TABLE removals (change INTEGER, number INTEGER)"],
+        ["DROP TABLE removals", "CREATE TABLE removals (revision INTEGER, number INTEGER)"],
         ["ALTER TABLE items ADD COLUMN more"],
     ],
 )
@@ -171,4 +171,4 @@ def test_the_items_of_another_collection_are_refused(path, tmp_path):
 
 def test_numbers_too_long_to_be_stored_are_refused(path):
     with Collection.open(path) as collection, pytest.raises(CollectionError, match="too long"):
-        collection.add(Item(text="a dog", columns={"n": 10**5000}), strict=True)
+        collection.add(Item(text="a dog", fields={"n": 10**5000}), strict=True)

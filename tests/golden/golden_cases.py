@@ -243,7 +243,7 @@ WORDS = {
     "flower": ("rose", "tulip", "garden", "petal", "bloom", "vase", "seed"),
     "vehicle": ("car", "engine", "street", "wheel", "fast", "tyre", "truck"),
 }
-MODES = ("auto", "words", "meaning")
+MODES = ("hybrid", "keyword", "semantic")
 
 
 @cache
@@ -321,7 +321,7 @@ def collection_of_texts() -> Arrays:
 @case
 def collection_of_captioned_photos() -> Arrays:
     items = [
-        Item(image=image, text=text, labels=[label], id=f"item{row}", columns={"year": 2000 + row})
+        Item(image=image, text=text, labels=[label], id=f"item{row}", fields={"year": 2000 + row})
         for row, ((image, _), (text, label)) in enumerate(zip(emoji(), captions(), strict=False))
     ]
     with built(items, image_encoder="hog", text_encoder="tfidf") as collection:
@@ -344,8 +344,8 @@ def collection_of_features() -> Arrays:
         return answers(
             collection,
             {
-                "image": {"features": {"image": clusters(1, 12, seed=1)[0]}},
-                "both": {"features": {"image": views["image"][1], "text": views["text"][1]}},
+                "image": {"vector": {"image": clusters(1, 12, seed=1)[0]}},
+                "both": {"vector": {"image": views["image"][1], "text": views["text"][1]}},
                 "item": {"item": "row7"},
             },
         )

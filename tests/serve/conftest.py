@@ -46,7 +46,7 @@ def items(n_rounds=3):
                         text=text,
                         labels=[label],
                         id=f"{label}-{turn}-{position}",
-                        columns={"turn": turn, "where": "here"},
+                        fields={"turn": turn, "where": "here"},
                     )
                 )
     made.append(Item(text="a cat without a picture", labels=["cat"], id="plain"))

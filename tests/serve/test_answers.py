@@ -28,7 +28,7 @@ def same(answer, expected):
     for hit, wanted in zip(answer["hits"], expected.hits, strict=True):
         assert hit["text"] == wanted.text
         assert tuple(hit["labels"]) == wanted.labels
-        assert hit["columns"] == wanted.columns
+        assert hit["fields"] == wanted.fields
         assert bytes(hit["code"]) == wanted.code
     assert answer["n_items"] == expected.n_items
     assert answer["n_scanned"] == expected.n_scanned
@@ -116,7 +116,7 @@ def test_filters_hold_as_in_python(client, collection, where):
     )
 
 
-@pytest.mark.parametrize("mode", ["auto", "words", "meaning"])
+@pytest.mark.parametrize("mode", ["hybrid", "keyword", "semantic"])
 def test_an_explanation_adds_up_to_the_scores(client, collection, mode):
     body = {"text": "a quiet sea", "explain": True, "k": 3, "mode": mode}
     answer = client.post("/search", json=body).json()
@@ -125,14 +125,14 @@ def test_an_explanation_adds_up_to_the_scores(client, collection, mode):
     np.testing.assert_array_equal(np.float32(why["query"]), expected.query)
     assert why["tables"] == expected.tables.tolist()
     for hit, parts in zip(answer["hits"], why["hits"], strict=True):
-        assert parts["words"] == ([] if mode == "words" else hit["code"])
+        assert parts["codes"] == ([] if mode == "keyword" else hit["code"])
         assert len(parts["parts"]) == len(why["names"])
         assert sum(parts["parts"]) == pytest.approx(hit["score"], abs=1e-5)
 
 
 def test_texts_are_searched_by_words_or_meaning_as_asked(client, collection):
-    assert client.get("/info").json()["modes"] == ["auto", "words", "meaning"]
-    for mode in ("auto", "words", "meaning"):
+    assert client.get("/info").json()["modes"] == ["hybrid", "keyword", "semantic"]
+    for mode in ("hybrid", "keyword", "semantic"):
         answer = client.post("/search", json={"text": "sea", "k": 5, "mode": mode}).json()
         expected = collection.search(text="sea", k=5, mode=mode)
         assert same(answer, expected)
@@ -158,7 +158,7 @@ def test_items_and_thumbnails_are_those_of_the_collection(client, collection, id
     item = client.get("/item", **asked).json()
     assert item["id"] == identifier
     assert item["text"] == expected.text
-    assert item["columns"] == expected.columns
+    assert item["fields"] == expected.fields
     if not expected.has_thumbnail:
         assert item["thumbnail"] is None
         assert client.get("/item/thumbnail", **asked).status_code == 404
@@ -177,15 +177,16 @@ def test_labels_come_with_the_most_frequent_first(client, collection):
     assert counts == sorted(counts, reverse=True)
 
 
-def test_stats_are_those_of_the_collection_and_the_limits(client, collection):
-    stats = client.get("/info").json()
+def test_info_is_that_of_the_collection_without_its_folders_and_the_limits(client, collection):
+    info = client.get("/info").json()
     expected = asdict(collection.info())
-    varies = {"size_on_disk"}  # SQLite's log comes and goes
-    assert {name: stats[name] for name in expected if name not in varies} == {
+    varies = {"size_on_disk", "folders"}  # SQLite's log comes and goes
+    assert {name: info[name] for name in expected if name not in varies} == {
         name: value for name, value in expected.items() if name not in varies
     }
-    assert stats["limits"]["max_k"] == 1000
-    assert stats["writable"] is False
+    assert info["limits"]["max_k"] == 1000
+    assert info["writable"] is False
+    assert "folders" not in info
 
 
 def test_the_page_and_its_files_are_served(client):

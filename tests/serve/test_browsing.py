@@ -29,7 +29,7 @@ def test_a_label_alone_shows_its_items_whatever_its_name(client, collection):
     assert ids(answer) == [hit.id for hit in collection.browse(where={"label": "sea"}, k=100).hits]
     assert len(ids(answer)) == answer.json()["n_candidates"] == 12
     page = client.post("/browse", json={"k": 5, "offset": 5, "order": "turn", "descending": True})
-    assert {hit["columns"]["turn"] for hit in page.json()["hits"]} == {2}
+    assert {hit["fields"]["turn"] for hit in page.json()["hits"]} == {2}
     for body in ({"k": 0}, {"offset": -1}, {"order": ""}, {"order": "trun"}, {"text": "cat"}):
         assert client.post("/browse", json=body).status_code == 422
     assert client.post("/browse", files={"k": (None, "3")}).status_code == 415
@@ -65,10 +65,10 @@ def test_vectors_search_a_collection_of_features(start, tmp_path):
     data = make_multiview(60, {"image": 8, "text": 6}, n_labels=3, random_state=0)
     with Collection.build(data, tmp_path / "a.acqh", n_components=4, n_codebooks=2) as built:
         image, text = (np.asarray(data.views[name])[0] for name in ("image", "text"))
-        one = [hit.id for hit in built.search(features={"image": image}, k=5).hits]
+        one = [hit.id for hit in built.search(vector={"image": image}, k=5).hits]
         weights = {"image": 2.0, "text": 0.5}
         features = {"image": image, "text": text}
-        two = [hit.id for hit in built.search(features=features, weights=weights, k=5).hits]
+        two = [hit.id for hit in built.search(vector=features, weights=weights, k=5).hits]
     vectors = {"image": image.tolist(), "text": text.tolist()}
     with start(tmp_path / "a.acqh") as client:
         query = {"vector": {"image": vectors["image"]}, "k": 5}
@@ -92,7 +92,7 @@ def test_hits_name_the_file_and_lead_to_the_original(photographs, start):
         assert image.headers["content-type"] == "image/png"
         assert client.get("/item", params={"id": hit["id"]}).json()["original"] == hit["original"]
         dated = client.post("/browse", json={"order": "date", "k": 3}).json()["hits"]
-        assert [each["columns"]["date"] for each in dated] == [
+        assert [each["fields"]["date"] for each in dated] == [
             "2020-01-02", "2020-01-03", "2020-01-04",
         ]  # fmt: skip
     with start(path) as client:
@@ -114,7 +114,7 @@ def test_originals_lie_in_the_folder_of_images_and_are_images(tmp_path, start, m
         "none.png",
         "\0",
     ]
-    made = [Item(text=f"cat {n}", labels=["cat"], id=n, columns={"image": n}) for n in names]
+    made = [Item(text=f"cat {n}", labels=["cat"], id=n, fields={"image": n}) for n in names]
     made += [Item(text=f"car {n}", labels=["car"]) for n in range(6)]
     Collection.build(
         made,
@@ -189,5 +189,5 @@ def test_images_without_texts_are_asked_what_they_show(tmp_path, collection):
         found = examples_in(bare)
         assert found
         for thing in found:
-            assert bare.search(text=thing, k=3, mode="meaning").n_confident == 3
+            assert bare.search(text=thing, k=3, mode="semantic").n_confident == 3
     assert examples_in(collection) == []  # it has texts

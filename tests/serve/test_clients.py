@@ -69,7 +69,7 @@ def wordy(tmp_path_factory):
     path = tmp_path_factory.mktemp("wordy") / "wordy.acqh"
     kinds = ("cat", "car")
     made = [
-        Item(text=f"{kind} {n}", labels=[kind], columns={"note": "miaow " * 1600})
+        Item(text=f"{kind} {n}", labels=[kind], fields={"note": "miaow " * 1600})
         for n in range(100)
         for kind in kinds
     ]

@@ -74,8 +74,8 @@ ITEMS = [
     {"items": [{"text": " \n"}]}, {"items": [{"text": None}]}, {"items": [{"image": None}]},
     {"items": [{"text": "cat"}, {}]}, {"items": [{"labels": ["x"]}]}, {"items": [{"text": "cat"}]},
     {"items": [{"text": "cat", "labels": [""]}]}, {"items": [{"text": "cat", "id": ""}]},
-    {"items": [{"text": "cat", "columns": {"label": 1}}]},
-    {"items": [{"text": "cat", "columns": {"x": None, "y": 0.5}, "id": None, "image": None}]},
+    {"items": [{"text": "cat", "fields": {"label": 1}}]},
+    {"items": [{"text": "cat", "fields": {"x": None, "y": 0.5}, "id": None, "image": None}]},
     {"items": [{"text": "cat"}], "replace": None}, {"items": [{"text": "cat"}], "replace": True},
 ]  # fmt: skip
 

@@ -387,7 +387,7 @@ def test_a_hit_says_why_it_is_there_where_the_service_says_so(client, visit):
         answer = route.fetch()
         found = answer.json()
         for hit in found["hits"]:
-            hit.update(why=["words", "content"], match=1)
+            hit.update(why=["keywords", "semantic"], match=1)
         route.fulfill(response=answer, json=found)
 
     page.route("**/search", explain)
@@ -628,7 +628,7 @@ def test_a_long_file_name_is_cut_on_cards_and_broken_at_its_separators(
 ):
     name = f"holidays/IMG_20190804_{'verylong' * 12}_edited_copy.png"
     facts = {"file": name, "sha256": "0" * 64, "bytes": 6763, "date": "2019-08-04T15:30:12"}
-    made = [Item(image=make_picture((20, 60, n * 9)), columns={**facts, "n": n}) for n in range(12)]
+    made = [Item(image=make_picture((20, 60, n * 9)), fields={**facts, "n": n}) for n in range(12)]
     Collection.build(made, tmp_path / "a.acqh", image_encoder="hog", n_codebooks=2).close()
     with start(tmp_path / "a.acqh") as client:
         for width in (360, 1280):
@@ -639,10 +639,10 @@ def test_a_long_file_name_is_cut_on_cards_and_broken_at_its_separators(
             expect(page.locator("#detail-name")).to_have_text(words)
             expect(page.locator("#detail-file")).to_have_text(name)
             assert page.locator("#detail-file wbr").count() == 5
-            columns = page.locator("#detail-columns")
-            expect(columns).to_contain_text("6.8 kB")
-            expect(columns).to_contain_text("4 Aug 2019, 15:30")
-            expect(columns).not_to_contain_text("sha256")
+            fields = page.locator("#detail-fields")
+            expect(fields).to_contain_text("6.8 kB")
+            expect(fields).to_contain_text("4 Aug 2019, 15:30")
+            expect(fields).not_to_contain_text("sha256")
             assert page.evaluate(FITS)
 
 
@@ -803,8 +803,8 @@ def test_copies_of_a_file_are_one_tile_that_counts_and_names_them(
         expect(hits(page)).to_have_count(9)
         expect(page.locator(".copies")).to_have_text("3 copies")
         page.locator("#hits a", has=page.locator(".copies")).click()
-        expect(page.locator("#detail-columns")).to_contain_text("Copies")
-        expect(page.locator("#detail-columns")).to_contain_text("once more.png")
+        expect(page.locator("#detail-fields")).to_contain_text("Copies")
+        expect(page.locator("#detail-fields")).to_contain_text("once more.png")
         page.goto(f"{client.base_url}?item=0.png")
         expect(page.locator("#summary")).to_contain_text("10 items: more like")
         expect(hits(page)).to_have_count(8)

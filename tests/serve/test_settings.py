@@ -23,7 +23,7 @@ def test_settings_come_from_the_environment(monkeypatch):
     assert str(settings.collection) == "elsewhere.acqh"
 
 
-@pytest.mark.parametrize("wrong", [{"text_encoder": "clip"}, {"port": 70000}, {"n_threads": 0}])
+@pytest.mark.parametrize("wrong", [{"query_encoder": "clip"}, {"port": 70000}, {"n_threads": 0}])
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Settings(collection="things.acqh", **wrong)

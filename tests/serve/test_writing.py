@@ -62,7 +62,7 @@ def test_added_items_are_found_and_removed_ones_are_not(guarded, make_picture):
     content = base64.b64encode(make_picture((20, 60, 220))).decode()
     new = [
         {"id": "a/b", "text": "wide blue sea", "image": content, "labels": ["sea"]},
-        {"text": "a road", "columns": {"turn": 7, "note": None}},
+        {"text": "a road", "fields": {"turn": 7, "note": None}},
     ]
     added = guarded.post("/items", json={"items": new}, headers=WRITE)
     assert added.status_code == 201, added.text
@@ -71,7 +71,7 @@ def test_added_items_are_found_and_removed_ones_are_not(guarded, make_picture):
     assert first == "a/b"
     found = guarded.post("/search", json={"text": "sea", "k": 100}, headers=READ).json()
     assert "a/b" in [hit["id"] for hit in found["hits"]]
-    assert guarded.get("/item", params={"id": second}, headers=READ).json()["columns"]["turn"] == 7
+    assert guarded.get("/item", params={"id": second}, headers=READ).json()["fields"]["turn"] == 7
     assert guarded.get("/item/thumbnail?id=a%2Fb", headers=READ).status_code == 200
     assert guarded.delete("/item?id=a%2Fb", headers=WRITE).status_code == 204
     assert guarded.delete("/item?id=a%2Fb", headers=WRITE).status_code == 404
@@ -83,13 +83,13 @@ def test_added_items_are_found_and_removed_ones_are_not(guarded, make_picture):
 
 
 def test_one_item_can_be_added_as_a_form(guarded, make_picture):
-    said = {"id": "upload", "text": "red car", "labels": ["car"], "columns": {"turn": 9}}
+    said = {"id": "upload", "text": "red car", "labels": ["car"], "fields": {"turn": 9}}
     form = {"item": json.dumps(said)}
     files = {"image": ("car.png", make_picture((220, 30, 30)))}
     added = guarded.post("/item", data=form, files=files, headers=WRITE)
     assert added.json() == {"ids": ["upload"], "skipped": []}
     item = guarded.get("/item?id=upload", headers=READ).json()
-    assert (item["labels"], item["columns"]) == (["car"], {"turn": 9})
+    assert (item["labels"], item["fields"]) == (["car"], {"turn": 9})
     assert guarded.get(item["thumbnail"], headers=READ).status_code == 200
 
 
@@ -110,7 +110,7 @@ def test_an_id_that_is_taken_is_not_replaced_unless_asked(guarded):
 @pytest.mark.parametrize(
     "items",
     [[], [{}], [{"text": 3}], [{"image": "nonsense"}], [{"text": "a", "labels": "cat"}],
-     [{"text": "a", "columns": {"x": [1]}}], [{"text": "cat"}] * 101, [{"path": "/etc/passwd"}]],
+     [{"text": "a", "fields": {"x": [1]}}], [{"text": "cat"}] * 101, [{"path": "/etc/passwd"}]],
 )  # fmt: skip
 def test_items_that_cannot_be_used_are_422_and_nothing_is_added(guarded, items):
     before = guarded.get("/info", headers=READ).json()["n_items"]

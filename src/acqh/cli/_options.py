@@ -74,7 +74,7 @@ def find_id(collection: Any, name: str) -> str:
     """
     if name in collection:
         return name
-    path, columns = Path(name).absolute(), collection.columns()
+    path, columns = Path(name).absolute(), collection.fields()
     places: list[tuple[str, str, str | None]] = [(field, name, None) for field in IMAGE_FIELDS]
     places += [(FILE, path.relative_to(it).as_posix(), str(it)) for it in path.parents]
     for column, value, folder in places:

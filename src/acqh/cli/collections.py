@@ -228,7 +228,7 @@ def label(
     from acqh.collection import Collection
 
     with Collection.open(path, timeout=_PATIENCE_SECONDS) as collection, reporting() as progress:
-        report = collection.label(
+        report = collection.annotate(
             table, label_separator=label_separator, clear=clear, progress=progress
         )
         _print_changed(path, report, len(collection), "{} labelled, {:,} in all")

@@ -166,7 +166,7 @@ def emoji_items() -> Iterator[Any]:
             text=items["text"][row],
             labels=[data.label_names[group], items["subgroup"][row]],
             id=str(data.ids[row]),
-            columns={
+            fields={
                 "name": items["text"][row].partition(",")[0],
                 "emoji": items["emoji"][row],
                 "family": items["family"][row],

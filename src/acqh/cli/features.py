@@ -422,7 +422,7 @@ def export(
         shown = [name.strip() for name in columns.split(",") if name.strip()]
         side = None if thumbnails == "none" else int(thumbnails)
         given = {"captions": captions, "only": only, "base_url": base_url}
-        _to_site(source, out, columns=shown, thumbnails=side, **given)
+        _to_site(source, out, fields=shown, thumbnails=side, **given)
         return
     with reporting() as progress:
         common: dict[str, Any] = {"metadata": metadata, "overwrite": overwrite}
@@ -446,7 +446,7 @@ def _to_site(source: Path, out: Path, **given: Any) -> None:
         report = site(collection, out, **given, progress=progress)
     parts = ", ".join(f"{name} {size / 1e3:,.0f} kB" for name, size in report.n_bytes.items())
     shown = ["small images"] * ("images" in report.n_bytes) + ["labels", "codes"]
-    shown += ["texts"] * given["captions"] + [f"column {name}" for name in report.columns]
+    shown += ["texts"] * given["captions"] + [f"column {name}" for name in report.fields]
     shown += ["addresses of originals"] * (given["base_url"] is not None)
     said = (
         f"{out}: {report.n_items:,} items, {sum(report.n_bytes.values()) / 1e6:.1f} MB, "

@@ -27,13 +27,13 @@ WhereOption = Annotated[
     ),
 ]
 ModeOption = Annotated[
-    Literal["auto", "words", "meaning"],
-    Option(help="By words in captions, names or labels, by meaning, or by both."),
+    Literal["hybrid", "keyword", "semantic"],
+    Option(help="Search keywords in captions, names and labels, semantic similarity, or both."),
 ]
 
-TextEncoderOption = Annotated[
-    Literal["own", "table"],
-    Option(help="Of queries: the collection's, or in place of MiniLM a table: quicker."),
+QueryEncoderOption = Annotated[
+    Literal["default", "fast"],
+    Option(help="Encoder of query texts; fast: static token embeddings in place of MiniLM."),
 ]
 
 
@@ -44,10 +44,10 @@ def search(
     like: LikeOption = None,
     k: Annotated[int, Option("-k", min=1, help="How many hits.")] = 10,
     where: WhereOption = None,
-    mode: ModeOption = "auto",
+    mode: ModeOption = "hybrid",
     text_weight: Annotated[float, Option(min=0, help="How much the words count.")] = 1.0,
     image_weight: Annotated[float, Option(min=0, help="How much the image counts.")] = 1.0,
-    text_encoder: TextEncoderOption = "own",
+    query_encoder: QueryEncoderOption = "default",
     max_pixels: MaxPixelsOption = None,
 ) -> None:
     """Find items by words, by an image, by both, or by another item."""
@@ -60,7 +60,7 @@ def search(
     text = " ".join(words) if words else None
     given = {"text": (text, text_weight), "image": (image, image_weight)}
     weights = {name: weight for name, (value, weight) in given.items() if value is not None}
-    with Collection.open(path, text_encoder=text_encoder) as collection:
+    with Collection.open(path, query_encoder=query_encoder) as collection:
         item = None if like is None else find_id(collection, like)
         asked: dict[str, Any] = {"text": text, "image": image, "item": item, "weights": weights}
         answer = collection.search(**asked, k=k, where=where, mode=mode, max_pixels=max_pixels)
@@ -98,7 +98,7 @@ def _name_of(hit: Any) -> str:
     """Return the file of a hit, and its id where that is another."""
     file = file_of(hit)
     # The id of a folder's image is its file, unless it was moved.
-    same = not file or hit.id in (file, hit.columns.get(FILE))
+    same = not file or hit.id in (file, hit.fields.get(FILE))
     return (file or hit.id) if same else f"{file} (id {hit.id})"
 
 
@@ -126,7 +126,7 @@ def serve(
     examples: Annotated[
         list[str] | None, Option("--try", help="Words the page offers to try; may be repeated.")
     ] = None,
-    text_encoder: TextEncoderOption = "own",
+    query_encoder: QueryEncoderOption = "default",
     workers: Annotated[
         int | None, Option(min=1, help="Processes. Default: one per core, at most 4.")
     ] = None,
@@ -143,7 +143,7 @@ def serve(
         collection=collection, host=host, port=port, token_file=token_file,
         write_token_file=write_token_file, image_root=image_root, root_path=root_path,
         examples=examples or None,
-        text_encoder=text_encoder, workers=workers,
+        query_encoder=query_encoder, workers=workers,
     )  # fmt: skip
     logging.basicConfig(
         format="%(asctime)s %(levelname)s %(message)s", level=voice.level(logging.INFO)

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from acqh._core.arrays import Floats, check_positive_int
+from acqh._core.keywords import suggest_keywords
 from acqh._core.runtime import Progress, RandomState, say_nothing
 from acqh.collection.disk.facts import site_key_of
 from acqh.collection.disk.generations import new_generation, size_on_disk
 from acqh.collection.disk.opened import OpenCollection, Opened
 from acqh.collection.search.query import FeatureRow, Where, browse, search
 from acqh.collection.store import items as stored
-from acqh.collection.store.file import WRITE_TIMEOUT_SECONDS, Store, read_change
-from acqh.collection.store.tracked import remove_items
+from acqh.collection.store.file import WRITE_TIMEOUT_SECONDS, Store, read_revision, read_text
+from acqh.collection.store.tracked import remove_items, tracked_folders
 from acqh.collection.types import (
     AddReport,
     Answer,
@@ -65,6 +66,7 @@ class Collection(OpenCollection):
     """
 
     @classmethod
+    @suggest_keywords
     def build(
         cls,
         source: Any,
@@ -161,7 +163,7 @@ class Collection(OpenCollection):
         The new generation takes the place of the old one in one step when all is done. Until then
         the old one answers, and changes wait; then they go on in the new one. Images are described
         again, from the files of the folders that are followed, and else from the thumbnails; ids,
-        texts, labels, columns and thumbnails stay.
+        texts, labels, fields and thumbnails stay.
 
         Parameters
         ----------
@@ -207,13 +209,14 @@ class Collection(OpenCollection):
         return collection
 
     @classmethod
+    @suggest_keywords
     def open(
         cls,
         path: str | PathLike[str],
         *,
         verify: bool = False,
         timeout: float = WRITE_TIMEOUT_SECONDS,
-        text_encoder: Literal["own", "table"] = "own",
+        query_encoder: Literal["default", "fast"] = "default",
     ) -> Self:
         """Open a collection.
 
@@ -226,10 +229,10 @@ class Collection(OpenCollection):
             Check everything first, which reads all of it.
         timeout : float
             Seconds that a change waits while another process makes one.
-        text_encoder : {"own", "table"}, default "own"
-            What describes the texts of queries: the encoder that the collection was built with,
-            or, in place of MiniLM, a table of words, which takes microseconds and finds a little
-            less.
+        query_encoder : {"default", "fast"}, default "default"
+            Encoder of query texts. "default": the one that the collection was built with. "fast":
+            static token embeddings in place of MiniLM. They take microseconds, and recall is a
+            little lower.
 
         Raises
         ------
@@ -238,14 +241,16 @@ class Collection(OpenCollection):
         CorruptBundleError
             The collection is damaged.
         CollectionError
-            The table is asked for, but the collection was not built with MiniLM.
+            `query_encoder` is "fast", but the collection was not built with MiniLM.
         """
-        if text_encoder not in ("own", "table"):
-            raise CollectionError(f"text_encoder must be 'own' or 'table', got {text_encoder!r}")
+        if query_encoder not in ("default", "fast"):
+            raise CollectionError(
+                f"query_encoder must be 'default' or 'fast', got {query_encoder!r}"
+            )
         folder = Path(path)
         if verify and (problems := _report_on(folder).problems):
             raise CorruptBundleError("; ".join(problems))
-        return cls(folder, timeout, text_encoder == "table")
+        return cls(folder, timeout, query_encoder == "fast")
 
     # What the build left out and why, as (what, why); empty in a collection that was opened.
     skipped: tuple[tuple[str, str], ...] = ()
@@ -313,10 +318,10 @@ class Collection(OpenCollection):
         return self.opened.index.bytes_per_item
 
     @property
-    def change(self) -> int:
+    def revision(self) -> int:
         """Counts up with every item that is added or removed."""
         with self._store.reading() as connection:
-            return read_change(connection)
+            return read_revision(connection)
 
     @property
     def drift(self) -> Drift:
@@ -330,22 +335,23 @@ class Collection(OpenCollection):
         """The codebooks of the index, (n_codebooks, codebook_size, n_components) float32."""
         return self.opened.index.codebooks
 
+    @suggest_keywords
     def search(
         self,
-        *,
         text: str | None = None,
+        *,
         image: ImageLike = None,
         item: str | Sequence[str] | None = None,
         unlike: str | Sequence[str] | None = None,
-        features: Mapping[str, Any] | None = None,
+        vector: Mapping[str, Any] | None = None,
         weights: Mapping[str, float] | None = None,
-        k: int = 10,
         where: Where = None,
+        k: int = 10,
+        mode: Mode = "hybrid",
         explain: bool = False,
-        mode: Mode = "auto",
         max_pixels: int | None = None,
     ) -> Answer:
-        """Find the items that fit a query best: that contain its words, and whose meaning is near.
+        """Return the items that match a query best, by keywords and by semantic similarity.
 
         Parameters
         ----------
@@ -354,42 +360,42 @@ class Collection(OpenCollection):
         item : str or list of str, optional
             Id of a stored item, or several: find others like them.
         unlike : str or list of str, optional
-            Ids of stored items that are not wanted, beside something that is: their mean is
-            subtracted from the query, by default with weight 0.5.
-        features : mapping of str to (n_features,), optional
-            A query that is described already, by view.
+            Ids of items to move away from: their mean is subtracted from the query, by default
+            with weight 0.5. Needs another part of the query.
+        vector : mapping of str to (n_features,), optional
+            Precomputed features of the query, by view.
         weights : mapping of str to float, optional
-            How much "text", "image", "item", "unlike" or a view of `features` counts, where
-            several are given; 1 each by default. Only ratios count. Of several images or items,
-            the mean counts.
-        k : int
+            Weights of "text", "image", "item", "unlike" or a view of `vector`, if the query has
+            several. Default: 1 each. Only ratios count; of several images or items, the mean.
         where : mapping, str or iterable of str, optional
-            Only items for which all of this holds: ``{"label": "dog", "year": 2010}`` or
+            Only items that meet all of these conditions: ``{"label": "dog", "year": 2010}`` or
             ``["label=dog", "year=2010"]``. Of several labels an item must have all; of several
-            values of a column, one. A column or label that no item has is rejected.
+            values of a field, one. A field or label that no item has is rejected.
             Texts also find the number or boolean that they spell, as in ``"favourite=true"``.
-        explain : bool
-            Say how the scores came about.
-        mode : {"auto", "words", "meaning"}
-            What a text asks for. ``"words"`` finds items whose caption, name or labels have its
-            words; ``"meaning"`` those whose codes score best, exactly; ``"auto"`` both, by how
-            far items stand out by meaning plus 1 where they have every word (less for some).
-            Except by meaning, ``"a phrase"`` in quotes must occur, and ``-word`` must not; a
-            word that occurs nowhere is taken for the beginning of one, or for a typo.
+        k : int, default 10
+            Number of hits.
+        mode : {"hybrid", "keyword", "semantic"}, default "hybrid"
+            How a text is searched. ``"keyword"`` finds items whose caption, name or labels contain
+            its words. ``"semantic"`` finds items whose codes have the highest scores, exactly.
+            ``"hybrid"`` adds both: the confidence by semantic similarity, plus 1 for items with
+            every word (less for some). Except in ``"semantic"``, ``"a phrase"`` in quotes must
+            occur, and ``-word`` must not. A word that no item has counts as a prefix or a typo.
+        explain : bool, default False
+            Also return how the scores add up.
         max_pixels : int, optional
-            A larger image is refused; 64,000,000 by default.
+            Larger images are rejected. Default: 64,000,000.
 
         Returns
         -------
         Answer
-            Without hits where no word of the text is known and nothing else was asked for.
+            Without hits if no word of the text is known and the query has nothing else.
 
         Raises
         ------
         CollectionError
-            Nothing was asked for, or something that the collection cannot answer.
+            The query is empty, or the collection cannot answer it.
         MissingItemError
-            There is no such item.
+            An id is unknown.
         ImageError
             The image cannot be read.
         """
@@ -399,11 +405,11 @@ class Collection(OpenCollection):
             for name, value in query.items()
             if value is not None and not (isinstance(value, list | tuple) and not value)
         }
-        for name, described in (features or {}).items():
+        for name, row in (vector or {}).items():
             if name in given:
-                raise CollectionError(f"{name!r} is given twice; give it or its features, not both")
-            if described is not None:
-                given[name] = FeatureRow(described)
+                raise CollectionError(f"{name!r} is given twice; pass {name}= or vector=, not both")
+            if row is not None:
+                given[name] = FeatureRow(row)
         with image_limit(max_pixels) if image is not None else nullcontext():
             return search(self.opened, given, weights or {}, k, where, explain, mode)
 
@@ -426,7 +432,7 @@ class Collection(OpenCollection):
         offset : int
             How many to pass over.
         order : str, optional
-            A column to sort by: items without it last, then by insertion. Numbers come before
+            A field to sort by: items without it last, then by insertion. Numbers come before
             texts.
         descending : bool
             Sort from the largest value to the smallest.
@@ -439,7 +445,7 @@ class Collection(OpenCollection):
         Raises
         ------
         CollectionError
-            No item has the column or label of `where`, or the column of `order`.
+            No item has the field or label of `where`, or the field of `order`.
         """
         return browse(self.opened, where, k, offset, order, descending)
 
@@ -511,7 +517,7 @@ class Collection(OpenCollection):
         with image_limit(max_pixels):
             return add_items(self, items, say, strict=strict, replacing=replacing)
 
-    def label(
+    def annotate(
         self,
         items: Any,
         *,
@@ -519,9 +525,9 @@ class Collection(OpenCollection):
         clear: bool = False,
         progress: Progress | None = None,
     ) -> AddReport:
-        """Give items that are there texts, labels and columns, or take them away.
+        """Give items that are there texts, labels and fields, or take them away.
 
-        What is not given stays as it is. An empty text, empty labels, and a column that is empty or
+        What is not given stays as it is. An empty text, empty labels, and a field that is empty or
         None are taken away: ``Item(id="a", text="")`` removes the text and keeps the labels.
 
         Texts and labels that the model knows become part of how items are found by meaning. Items
@@ -532,7 +538,7 @@ class Collection(OpenCollection):
         ----------
         items : Item, iterable of Item, or path
             Or a table (CSV, TSV, JSON lines or Parquet) with a column ``id``, ``file`` or
-            ``image``, and any of ``text``, ``labels`` and others, which become columns.
+            ``image``, and any of ``text``, ``labels`` and others, which become fields.
         label_separator : str, optional
             What stands between the labels of a table; a vertical bar by default.
         clear : bool, default False
@@ -560,20 +566,20 @@ class Collection(OpenCollection):
         >>> folder = tempfile.TemporaryDirectory()
         >>> items = [Item(text="a red rose", id="a"), Item(text="a fast car", id="b")]
         >>> collection = Collection.build(items, folder.name + "/c.acqh", text_encoder="tfidf")
-        >>> collection.label(Item(id="a", labels=["flower"])).ids
+        >>> collection.annotate(Item(id="a", labels=["flower"])).ids
         ('a',)
         >>> collection.item("a").text, collection.item("a").labels
         ('a red rose', ('flower',))
         >>> collection.close()
         >>> folder.cleanup()
         """
-        from acqh.collection.build.add import label_items
-        from acqh.collection.build.sources import read_labels
+        from acqh.collection.build.add import annotate_items
+        from acqh.collection.build.sources import read_annotations
 
         if isinstance(items, str | PathLike):
-            items = read_labels(Path(items), label_separator, clear=clear)
+            items = read_annotations(Path(items), label_separator, clear=clear)
         given = [items] if isinstance(items, Item) else items
-        return label_items(self, given, progress or say_nothing, keep=True)
+        return annotate_items(self, given, progress or say_nothing, keep=True)
 
     def remove(self, ids: str | Iterable[str]) -> int:
         """Remove items, in one transaction.
@@ -617,7 +623,7 @@ class Collection(OpenCollection):
         followed already. One that is gone, and half of whose content or more is found here, was
         moved here.
 
-        Text, labels and columns that people gave to an item are kept when its file is gone, by file
+        Text, labels and fields that people gave to an item are kept when its file is gone, by file
         and SHA-256. They are given back, once, when this content appears again: to the same file,
         or else under any name. Items that `remove` has removed stay removed until their files
         change.
@@ -673,7 +679,7 @@ class Collection(OpenCollection):
         >>> collection.sync(photos).new
         ('sea.png',)
         >>> _ = (photos / "sea.png").rename(photos / "lake.png")
-        >>> collection.sync(photos).moved, collection.item("sea.png").columns["file"]
+        >>> collection.sync(photos).moved, collection.item("sea.png").fields["file"]
         (('sea.png',), 'lake.png')
         >>> collection.close()
         >>> home.cleanup()
@@ -799,17 +805,17 @@ class Collection(OpenCollection):
         """Return how many items have each label, in alphabetical order."""
         return dict(self._counted().labels)
 
-    def columns(self) -> dict[str, set[str]]:
-        """Return what the columns of items hold.
+    def fields(self) -> dict[str, set[str]]:
+        """Return the fields of items, and the types of their values.
 
         Returns
         -------
         dict of str to set of {"integer", "real", "text", "boolean", "null"}
-            For every column that some item has. A whole number that does not fit 64 bits counts as
+            For every field that some item has. A whole number that does not fit 64 bits counts as
             "real".
         """
         with self._store.reading() as connection:
-            return stored.column_kinds(connection)
+            return stored.field_kinds(connection)
 
     def _counted(self) -> stored.Counts:
         """Return how many items there are of what; counted once after each change."""
@@ -818,8 +824,11 @@ class Collection(OpenCollection):
             return opened.counts(connection)
 
     def info(self) -> CollectionInfo:
-        """Return facts about the collection."""
+        """Return the size, origin, training and state of the collection."""
         facts, model, counts = self.opened.facts, self.opened.coder.model, self._counted()
+        with self._store.reading() as connection:
+            built, changed = (read_text(connection, name) for name in ("built", "changed"))
+            folders = tracked_folders(connection)
         return CollectionInfo(
             n_items=len(self),
             n_labelled=counts.n_labelled,
@@ -836,8 +845,11 @@ class Collection(OpenCollection):
             trained_on=facts.trained_on,
             encoded_from=dict(counts.encoded_from),
             n_skipped=facts.n_skipped,
+            folders=folders,
+            built=built,
+            changed=changed,
             generation=facts.generation,
-            change=counts.change,
+            revision=counts.revision,
             version=facts.version,
             settings=facts.settings.stored(),
             drift=self.drift.to_dict(),

@@ -13,9 +13,9 @@ from acqh.errors import CollectionError
 from acqh.methods.acqh.targets import Target
 
 # What a text asks for.
-Mode = Literal["auto", "words", "meaning"]
+Mode = Literal["hybrid", "keyword", "semantic"]
 MAX_ID_CHARACTERS = 1_000
-# Of labels and names of columns.
+# Of labels and names of fields.
 MAX_NAME_CHARACTERS = 1_000
 # The least `match` of a hit that stands out.
 CONFIDENT = 0.5
@@ -24,7 +24,7 @@ _NOT_STORED = ("image_root",)
 
 
 class NoText(str):
-    """The text of an item that was given none: empty, and no reason to remove one in `label`."""
+    """The text of an item that was given none: empty, and no reason to remove one in `annotate`."""
 
     __slots__ = ()
 
@@ -44,19 +44,19 @@ class Item:
     image : path, bytes or PIL.Image.Image, optional
         None for items that were read; `Collection.thumbnail` returns what is kept of it.
     text : str
-        Empty for none. Given empty to `Collection.label`, it removes the text that is there.
+        Empty for none. Given empty to `Collection.annotate`, it removes the text that is there.
     labels : sequence of str
         Empty where they are not known; kept as a tuple, each once. Given empty to
-        `Collection.label`, they remove the labels that are there.
+        `Collection.annotate`, they remove the labels that are there.
     id : str, optional
         The path of its image, or else a digest of its content, if not given. Items that were read
         have one.
-    columns : mapping of str to str, number, bool or None
+    fields : mapping of str to str, number, bool or None
         Anything else worth keeping; searches can be restricted by it.
     origin : str
         Where it came from, such as a file and a line, for reports.
     folder : str
-        The folder of which it follows the image that the column ``file`` names, as those
+        The folder of which it follows the image that the field ``file`` names, as those
         of a folder do; empty for none.
     has_thumbnail : bool
         Whether a small image of it is stored.
@@ -82,7 +82,7 @@ class Item:
     labels: Sequence[str] = NoLabels()
     # None until it is stored; `Any`, so that readers of stored items need not rule that out.
     id: str | Any = None
-    columns: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    fields: Mapping[str, Any] = field(default_factory=dict, hash=False)
     origin: str = ""
     folder: str = field(default="", kw_only=True)
     has_thumbnail: bool = field(default=False, kw_only=True)
@@ -107,7 +107,7 @@ class Item:
             "id": self.id,
             "text": self.text,
             "labels": list(self.labels),
-            "columns": dict(self.columns),
+            "fields": dict(self.fields),
             "has_thumbnail": self.has_thumbnail,
         }
 
@@ -135,9 +135,9 @@ class Hit(Item):
         in twenty of such queries would show a hit as near. Some of the words add to it. It is 1
         for a hit that has every word of the query, or shows the same image: these are certain.
     why : tuple of str
-        Why it is there: "words" that were asked for occur in its caption or name, or in its
-        "labels"; its "content" is near what the text or the items mean, or near the "image"; or
-        it shows the "same image".
+        Why it was found. "keywords": its caption or name contains words of the query. "labels": its
+        labels do. "semantic": it is similar to the text or the items. "image": it is similar to
+        the image. "same image": it shows the image of the query.
 
     Examples
     --------
@@ -149,7 +149,7 @@ class Hit(Item):
     ...     with Collection.build(items, folder + "/c.acqh", text_encoder="tfidf") as things:
     ...         hit = things.search(text="rose").hits[0]
     >>> hit.id, hit.why, hit.match
-    ('rose', ('words', 'content'), 1.0)
+    ('rose', ('keywords', 'semantic'), 1.0)
     """
 
     score: float
@@ -172,23 +172,22 @@ class Explanation:
         The query as a vector.
     tables : (n_codebooks, codebook_size) float32
         Its inner product with every codeword.
-    words : (n_hits, n_codebooks) int64
-        The words of each hit, which are the bytes of its code.
+    codes : (n_hits, n_codebooks) int64
+        The code of each hit: numbers of codewords.
     entries : (n_hits, n_codebooks) float32
-        Their entries in the tables, which add up to how near the hit is by meaning.
+        Their entries in the tables, whose sum is the semantic similarity of the hit.
     parts : (n_hits, n_parts) float64
         What adds up to the score.
     names : tuple of str, (n_parts,)
-        What each part is. By meaning alone, the entry of each codebook, such as "codebook 1", and
-        of an image that is stored already what puts it first ("same image"). With words, "content":
-        how far the hit stands out by meaning, from 0 to 1; and "words": 1 where every word is
-        there, another 1 where the item is called so, 0.25 where the words are as typed; up to 0.5
-        where some are there.
+        Names of the parts. In semantic mode, one per codebook, such as "codebook 1", and "same
+        image" for what puts an image that is stored already first. Otherwise "semantic": the
+        confidence by semantic similarity, from 0 to 1; and "keywords". Every word counts 1, the
+        words as name or whole caption another 1, the words as typed 0.25. Some of the words count
+        up to 0.5.
 
     Notes
     -----
-    Where words alone were looked up there is no vector: `query`, `tables`, `words` and `entries`
-    have no columns then.
+    Mode "keyword" uses no vector: `query`, `tables`, `codes` and `entries` have no columns then.
 
     Examples
     --------
@@ -200,26 +199,26 @@ class Explanation:
     ...     with Collection.build(items, folder + "/c.acqh", text_encoder="tfidf") as things:
     ...         how = things.search(text="rose", explain=True).explanation
     >>> how.names, how.parts.shape
-    (('words', 'content'), (2, 2))
+    (('keywords', 'semantic'), (2, 2))
     """
 
     query: Floats
     tables: Floats
-    words: Ints
+    codes: Ints
     entries: Floats
     parts: Floats
     names: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as JSON can hold it."""
-        rows = (self.words.tolist(), self.entries.tolist(), self.parts.tolist())
+        rows = (self.codes.tolist(), self.entries.tolist(), self.parts.tolist())
         return {
             "query": self.query.tolist(),
             "tables": self.tables.tolist(),
             "names": list(self.names),
             "hits": [
-                {"words": words, "entries": entries, "parts": parts}
-                for words, entries, parts in zip(*rows, strict=True)
+                {"codes": codes, "entries": entries, "parts": parts}
+                for codes, entries, parts in zip(*rows, strict=True)
             ],
         }
 
@@ -449,9 +448,13 @@ class CollectionInfo:
         How many items were coded by what.
     n_skipped : int
         Items that the build left out.
+    folders : tuple of str
+        Folders that the collection tracks.
+    built, changed : str
+        Time of the build and of the last change: ISO 8601, UTC.
     generation : str
         Changes when the collection is built again.
-    change : int
+    revision : int
         Counts up with every item added or removed.
     version : str
         Of acqh, at the build.
@@ -489,8 +492,11 @@ class CollectionInfo:
     trained_on: str
     encoded_from: dict[str, int]
     n_skipped: int
+    folders: tuple[str, ...]
+    built: str
+    changed: str
     generation: str
-    change: int
+    revision: int
     version: str
     settings: dict[str, Any]
     drift: dict[str, Any]

@@ -125,7 +125,7 @@ def _of_index(index: CodeIndex) -> Source:
 
 
 def _of_collection(collection: Collection, metadata: bool) -> Source:
-    columns = collection.columns() if metadata else {}
+    columns = collection.fields() if metadata else {}
     names = _free_names(columns)
     kinds = {_TEXT: "text", _LABELS: "texts"} if metadata else {}
     kinds |= {names[column]: _kind(found) for column, found in columns.items()}
@@ -140,7 +140,7 @@ def _of_collection(collection: Collection, metadata: bool) -> Source:
         }
         for column, name in names.items():
             convert = _CONVERT[kinds[name]]
-            values = (item.columns.get(column) for item in items)
+            values = (item.fields.get(column) for item in items)
             found[name] = [None if value is None else convert(value) for value in values]
         return found
 

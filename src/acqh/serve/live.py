@@ -140,7 +140,7 @@ class Live:
 
     def _open(self, *, verify: bool = False) -> Collection:
         """Open the collection on disk, and answer one query of each kind from it."""
-        collection = Collection.open(self._path, text_encoder=self._settings.text_encoder)
+        collection = Collection.open(self._path, query_encoder=self._settings.query_encoder)
         import_module("acqh.index.compiled.tables")  # so that searches use compiled code
         try:
             if verify:
@@ -154,7 +154,7 @@ class Live:
     def check(self) -> None:
         """Raise AcqhError if text or image queries fail; they run again after a change only."""
         collection = self.collection
-        if (collection.generation, collection.change) != self._ready:
+        if (collection.generation, collection.revision) != self._ready:
             self._ready = check_ready(collection)
 
     async def run(
@@ -284,15 +284,15 @@ def check_ready(collection: Collection) -> tuple[str, int]:
 
     Raises EncoderError: texts or images cannot be encoded.
     """
-    state = collection.generation, collection.change
+    state = collection.generation, collection.revision
     first = next(iter(collection), None)
     if first is not None:
         item = collection.item(first)
-        collection.search(text=item.text or "photo", mode="words", k=1)
+        collection.search(text=item.text or "photo", mode="keyword", k=1)
         collection.search(item=first, where={"label": item.labels} if item.labels else None, k=1)
     for view in {"text", "image"}.intersection(collection.views, collection.opened.facts.encoders):
         # A text that no query had before: vectors of texts are cached.
-        query: dict[str, Any] = {"text": f"photo {state[1]}", "mode": "meaning"}
+        query: dict[str, Any] = {"text": f"photo {state[1]}", "mode": "semantic"}
         if view == "image":
             query = {"image": require("PIL.Image").new("RGB", (8, 8))}
         try:

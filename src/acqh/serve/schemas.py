@@ -1,7 +1,7 @@
 """Schemas of requests, answers and error responses."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from http import HTTPStatus
 from types import GenericAlias
 from typing import Annotated, Any, Literal, get_type_hints
@@ -41,7 +41,7 @@ MAX_ITEMS = 100
 
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARACTERS)]
-# Names of columns or, in a filter, the word label; the collection refuses others.
+# Names of fields or, in a filter, the word label; the collection refuses others.
 _KEYS: dict[str, Any] = {"minLength": 1, "maxLength": MAX_NAME_CHARACTERS}
 # Whole numbers as SQLite holds them.
 Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
@@ -120,7 +120,8 @@ class Query(_Request):
     k: int = Field(default=10, ge=1, le=MAX_K, description="How many hits.")
     explain: bool = Field(default=False, description="Also say how the scores came about.")
     mode: Mode = Field(
-        default="auto", description="Look up the words of a text, its meaning, or both."
+        default="hybrid",
+        description="Search a text by keywords, by semantic similarity, or by both.",
     )
 
 
@@ -136,7 +137,7 @@ class Browse(_Request):
     where: Where | None = None
     k: int = Field(default=10, ge=1, le=MAX_K, description="How many items.")
     offset: int = Field(default=0, ge=0, lt=2**31, description="How many to pass over.")
-    order: Name | None = Field(default=None, description="A column to sort by.")
+    order: Name | None = Field(default=None, description="A field to sort by.")
     descending: bool = Field(default=False, description="Largest values first.")
 
 
@@ -153,7 +154,7 @@ class NewItem(_Request):
     text: str = Field(default="", max_length=MAX_TEXT_CHARS)
     image: InlineImage | None = None
     labels: Annotated[list[Name], FailFast()] = Field(default_factory=list, max_length=_MAX_LABELS)
-    columns: dict[Name, Value | None] = Field(
+    fields: dict[Name, Value | None] = Field(
         default_factory=dict,
         max_length=_MAX_COLUMNS,
         json_schema_extra={"propertyNames": {**_KEYS, "not": {"enum": ["label", "labels"]}}},
@@ -200,7 +201,7 @@ def _derived(example: Any, **types: Any) -> Any:
 
 # Added by the server: words of the file name, and addresses of images.
 _ADDED = {"id": str, "name": str} | dict.fromkeys(("file", "thumbnail", "original"), str | None)
-_PARTS = _answer("HitParts", words=[int], entries=[float], parts=[float])
+_PARTS = _answer("HitParts", codes=[int], entries=[float], parts=[float])
 _TABLES = {"query": [float], "tables": [list[float]], "names": [str], "hits": [_PARTS]}
 Item = _derived(types.Item(id=""), **_ADDED)
 Hit = _derived(types.Hit(id="", score=0.0), code=[int], **_ADDED)
@@ -220,15 +221,12 @@ Readiness = _answer("Readiness", status=Literal["ready", "stale"], detail=str)
 Problem = _answer("Problem", type=str, title=str, status=int, detail=str)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Info(types.CollectionInfo):
-    """Facts about the collection and the server."""
-
-    name: str
-    modes: list[str]
-    examples: list[str]
-    limits: dict[str, int]
-    writable: bool
+_SERVED = {"name": str, "modes": [str], "examples": [str], "limits": dict[str, int]}
+# Without the folders of the machine.
+_FACTS = {
+    name: kind for name, kind in get_type_hints(types.CollectionInfo).items() if name != "folders"
+}
+Info = _answer("Info", **_FACTS, **_SERVED, writable=bool)
 
 
 # --- errors --------------------------------------------------------------------------------------

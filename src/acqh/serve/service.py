@@ -65,9 +65,8 @@ class Service:
 
         def work(collection: Collection) -> bytes:
             images = [self._check_image(image) for image in (*map(_decode, inline), *uploads)]
-            parts = dict(query) | {"image": images or None, "features": query.vector}
+            parts = dict(query) | {"image": images or None}
             parts["weights"] = _weights(query, bool(images), collection)
-            del parts["vector"]
             answer = collection.search(**parts, max_pixels=self._max_pixels)
             self.metrics.count(answer)
             return self._answer(answer, collection, started)
@@ -163,8 +162,10 @@ class Service:
         def work(collection: Collection) -> bytes:
             if not self.settings.examples and self._examples[0] != collection.generation:
                 self._examples = collection.generation, examples_in(collection)
+            facts = asdict(collection.info())
+            del facts["folders"]  # of the machine
             return _json(
-                asdict(collection.info())
+                facts
                 | {
                     "name": collection.path.stem,
                     "modes": get_args(Mode),

@@ -48,9 +48,9 @@ class Settings(BaseSettings):
         Largest image, known from its header before it is decoded. A JPEG that can be decoded at
         a quarter of its size or less counts as a quarter. Bodies of requests may have half a byte
         for each, and 8 MiB in any case.
-    text_encoder : {"own", "table"}
-        What describes the texts of queries: the collection's own encoder, or in place of MiniLM a
-        table of words, which takes microseconds and finds a little less.
+    query_encoder : {"default", "fast"}
+        Encoder of query texts. "default": that of the collection. "fast": static token embeddings
+        in place of MiniLM, which take microseconds and have a little less recall.
     n_threads : int
         Threads that search in each worker; the event loop never does. Images have as many of
         their own. Default: one per core, at most 4, divided by `workers`.
@@ -60,8 +60,8 @@ class Settings(BaseSettings):
     Examples
     --------
     >>> settings = Settings(collection="photos.acqh", port=9000)
-    >>> settings.host, settings.is_loopback, settings.text_encoder
-    ('127.0.0.1', True, 'own')
+    >>> settings.host, settings.is_loopback, settings.query_encoder
+    ('127.0.0.1', True, 'default')
     """
 
     model_config = SettingsConfigDict(env_prefix="ACQH_", frozen=True, extra="forbid")
@@ -76,7 +76,7 @@ class Settings(BaseSettings):
     image_root: Path | None = None
     examples: list[str] = Field(default_factory=list)
     max_pixels: int = Field(default=16_000_000, ge=1)
-    text_encoder: Literal["own", "table"] = "own"
+    query_encoder: Literal["default", "fast"] = "default"
     workers: int = Field(default_factory=lambda: _FEW, ge=1)
     n_threads: int = Field(default_factory=lambda data: -(-_FEW // data.get("workers", 1)), ge=1)
 

@@ -13,7 +13,7 @@ BROWSER_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "WEBP")
 
 def file_of(item: Item) -> str | None:
     """Return the name of an item's image file, as its table or its folder gave it."""
-    names = (item.columns.get(column) for column in IMAGE_FIELDS)
+    names = (item.fields.get(column) for column in IMAGE_FIELDS)
     return next((name for name in names if isinstance(name, str) and name), None)
 
 

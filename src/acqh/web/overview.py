@@ -51,15 +51,15 @@ class MapCache:
 
     def get(self, collection: Collection) -> CollectionMap:
         """Return the map of a collection; this may take seconds."""
-        generation_now, change_now = collection.generation, collection.change
+        generation_now, revision_now = collection.generation, collection.revision
         with self._lock:
             if self._known is not None:
-                generation, change, made, kept = self._known
-                is_fresh = change == change_now or time.monotonic() - made < _KEPT_SECONDS
+                generation, revision, made, kept = self._known
+                is_fresh = revision == revision_now or time.monotonic() - made < _KEPT_SECONDS
                 if generation == generation_now and is_fresh:
                     return kept
             made_now = make_map(collection)
-            self._known = generation_now, change_now, time.monotonic(), made_now
+            self._known = generation_now, revision_now, time.monotonic(), made_now
             return made_now
 
 
@@ -150,7 +150,7 @@ def examples_in(collection: Collection) -> list[str]:
         return []
     matches = {}
     for thing in _THINGS:
-        hits = collection.search(text=thing, k=_FEW, mode="meaning").hits
+        hits = collection.search(text=thing, k=_FEW, mode="semantic").hits
         matches[thing] = min((hit.match for hit in hits), default=0.0)
     clear = [thing for thing in _THINGS if matches[thing] > CONFIDENT]
     return sorted(clear, key=lambda thing: -matches[thing])[:_MOST]

@@ -83,7 +83,7 @@ def add_items(
         drift = reduce(Drift.plus, added)
         collection.apply(lambda opened: note_added(opened.store, drift))
     if captions:
-        given = label_items(collection, captions, progress, keep=False)
+        given = annotate_items(collection, captions, progress, keep=False)
         ids, skipped = [*ids, *given.ids], [*skipped, *given.skipped]
     return AddReport(tuple(ids), tuple(skipped))
 
@@ -166,10 +166,10 @@ def _coded(
     return found
 
 
-def label_items(
+def annotate_items(
     collection: OpenCollection, items: Iterable[Item], progress: Progress, *, keep: bool
 ) -> AddReport:
-    """Give items texts, labels and columns; `keep`: what is not given stays as it is."""
+    """Give items texts, labels and fields; `keep`: what is not given stays as it is."""
     skipped: Skipped = []
     ids: list[str] = []
     for batch in batches(items, CHUNK_ROWS):
@@ -224,7 +224,7 @@ def _by_id(
 def _id_meant(connection: sqlite3.Connection, item: Item) -> str:
     if item.id is not None:
         return str(item.id)
-    name = item.columns.get(FILE) or item.columns.get(IMAGE)
+    name = item.fields.get(FILE) or item.fields.get(IMAGE)
     if not isinstance(name, str):
         raise CollectionError("it has no id, file or image that says which item is meant")
     ids = ids_of_file(connection, name)
@@ -239,16 +239,16 @@ def _with(old: Item, given: Item, keep: bool) -> Item:
 
     `keep`: what it was not given stays as well.
     """
-    kept = old.columns if keep else {k: v for k, v in old.columns.items() if k in FILE_FIELDS}
-    own = {k: v for k, v in given.columns.items() if k not in (*FILE_FIELDS, IMAGE)}
-    columns = {k: v for k, v in {**kept, **own}.items() if k not in own or v not in (None, "")}
+    kept = old.fields if keep else {k: v for k, v in old.fields.items() if k in FILE_FIELDS}
+    own = {k: v for k, v in given.fields.items() if k not in (*FILE_FIELDS, IMAGE)}
+    fields = {k: v for k, v in {**kept, **own}.items() if k not in own or v not in (None, "")}
     is_text_kept = keep and isinstance(given.text, NoText)
     are_labels_kept = keep and isinstance(given.labels, NoLabels)
     return replace(
         old,
         text=old.text if is_text_kept else given.text,
         labels=old.labels if are_labels_kept else given.labels,
-        columns=columns,
+        fields=fields,
     )
 
 

@@ -199,7 +199,7 @@ def kept_image(item: Item, thumbnail: bytes | None) -> Any:
     """Return the image of an item that was stored: of the file it tracks, or else its thumbnail."""
     if thumbnail is not None and item.folder:
         with suppress(AcqhError, OSError):
-            return working_image(Path(item.folder, item.columns[FILE]))
+            return working_image(Path(item.folder, item.fields[FILE]))
     return thumbnail
 
 
@@ -224,7 +224,7 @@ class StagedItems:
         """Add items; return those whose ids and files are new, and note the others."""
         new = []
         for item in items:
-            keys = {item.id, *([(item.folder, item.columns[FILE])] if item.folder else ())}
+            keys = {item.id, *([(item.folder, item.fields[FILE])] if item.folder else ())}
             if self._keys.isdisjoint(keys):
                 self._keys |= keys
                 new.append(item)
@@ -234,7 +234,7 @@ class StagedItems:
                 skipped.append((item.origin, f"there is an item {item.id!r} already"))
         if self._out is not None:
             insert_thumbnails(self._out, len(self), [item.thumbnail for item in new])
-        rows = ([item.id, item.text, item.labels, item.columns, item.folder] for item in new)
+        rows = ([item.id, item.text, item.labels, item.fields, item.folder] for item in new)
         with self.path.open("a", encoding="utf-8") as file:
             file.writelines(f"{json.dumps(row)}\n" for row in rows)
         self.labels += (tuple(item.labels) for item in new)
@@ -252,8 +252,8 @@ class StagedItems:
     def __iter__(self) -> Iterator[list[Item]]:
         for page in batches(self._rows(), CHUNK_ROWS):
             yield [
-                Item(None, text, labels, id_, columns, folder=folder)
-                for id_, text, labels, columns, folder in page
+                Item(None, text, labels, id_, fields, folder=folder)
+                for id_, text, labels, fields, folder in page
             ]
 
 

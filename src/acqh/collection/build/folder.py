@@ -53,26 +53,24 @@ class ImageFile:
             return self.name
         return hashlib.sha256(self.name.encode()).hexdigest()
 
-    def columns(self, digest: str) -> dict[str, Any]:
+    def fields(self, digest: str) -> dict[str, Any]:
         """Return what an item keeps of the file, but for its date."""
         return {FILE: self.name, BYTES: self.n_bytes, MODIFIED: self.modified, DIGEST: digest}
 
     def item(self, identifier: str, **others: Any) -> Item:
-        """Return the file as an item, read once; `others`: its text, labels and further columns."""
+        """Return the file as an item, read once; `others`: its text, labels and further fields."""
         try:
             is_small = self.n_bytes <= _MAX_READ_BYTES
             image: Any = self.path.read_bytes() if is_small else self.path
             digest = hashlib.sha256(image).hexdigest() if is_small else self.digest()
         except OSError as error:
             return Item(_Unread(str(error)), origin=self.name)
-        columns = {**others.pop("columns", {}), **self.columns(digest)}
-        columns.pop(DATE, None)
+        fields = {**others.pop("fields", {}), **self.fields(digest)}
+        fields.pop(DATE, None)
         if (date := image_date(image)) is not None:
-            columns[DATE] = date
+            fields[DATE] = date
         folder = str(self.folder)
-        return Item(
-            image, id=identifier, columns=columns, origin=self.name, folder=folder, **others
-        )
+        return Item(image, id=identifier, fields=fields, origin=self.name, folder=folder, **others)
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,7 @@ class Source:
 def folder_items(folder: str | PathLike[str]) -> Source:
     """Return the images of a folder without a manifest as items, each named by its path.
 
-    Their columns hold ``file``, ``date`` where the EXIF data has one, ``bytes``, ``modified`` and
+    Their fields hold ``file``, ``date`` where the EXIF data has one, ``bytes``, ``modified`` and
     ``sha256``. Names that begin with a dot are passed over, and links are not followed.
 
     Parameters
@@ -151,7 +149,7 @@ def folder_items(folder: str | PathLike[str]) -> Source:
     >>> from PIL import Image
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     Image.new("RGB", (8, 8)).save(folder + "/night.png")
-    ...     [item.columns["file"] for item in folder_items(folder).items]
+    ...     [item.fields["file"] for item in folder_items(folder).items]
     ['night.png']
     """
     listing = list_images(folder)

@@ -50,9 +50,9 @@ _COMPLETE_SHARE = 0.9
 _ENOUGH_IMAGES, _STAND_IN_WEIGHT = 2_730, 0.05
 # Pairs of image and text that say for how many of them the built-in image-text model counts.
 _MAX_PAIRS = 2_000
-# The built-in model was trained on captions: a query of a few words is phrased as one if most images
-# have none. Of 18 things that 1,000 photographs show and 25 that they do not, the mean `match` of the
-# best three tells 97 % apart (area under the curve), as bare words 94 %; either find as many.
+# The built-in model was trained on captions: a query of a few words is phrased as one if most
+# images have none. Of 18 things that 1,000 photographs show and 25 that they do not, the mean
+# `match` of the best three separates 97 % (area under the curve), as bare words 94 %.
 # Captions of one's own are found better by the words themselves.
 _MOST_CAPTIONED = 0.5
 

@@ -70,7 +70,7 @@ def _usual_id(given: Item, ready: Item) -> str:
         name = str(given.image)
         is_text = name.isprintable() and len(name) <= MAX_ID_CHARACTERS // 2
         return name if is_text else hashlib.sha256(os.fsencode(name)).hexdigest()
-    content = json.dumps([ready.text, ready.labels, ready.columns], sort_keys=True).encode()
+    content = json.dumps([ready.text, ready.labels, ready.fields], sort_keys=True).encode()
     return hashlib.sha256(content + (ready.thumbnail or b"")).hexdigest()[:_ID_DIGITS]
 
 
@@ -101,9 +101,9 @@ def check_fields(item: Item) -> Item:
     if not isinstance(labels, NoLabels):
         names = (_checked_text(name, "label", MAX_NAME_CHARACTERS) for name in labels)
         labels = tuple(filter(None, names))
-    columns = {_checked_name(name): _checked_value(v, name) for name, v in item.columns.items()}
-    folder = item.folder if isinstance(columns.get(FILE), str) else ""
-    return Item(None, text, labels, item.id, columns, item.name, folder=folder)
+    fields = {_checked_name(name): _checked_value(v, name) for name, v in item.fields.items()}
+    folder = item.folder if isinstance(fields.get(FILE), str) else ""
+    return Item(None, text, labels, item.id, fields, item.name, folder=folder)
 
 
 def _checked_text(value: Any, what: str, limit: int) -> str:
@@ -119,9 +119,9 @@ def _checked_text(value: Any, what: str, limit: int) -> str:
 
 
 def _checked_name(name: Any) -> str:
-    checked = _checked_text(name, "column name", MAX_NAME_CHARACTERS)
+    checked = _checked_text(name, "field name", MAX_NAME_CHARACTERS)
     if not checked or checked in FIELDS["labels"].names:
-        raise CollectionError(f"{name!r} cannot be the name of a column; choose another")
+        raise CollectionError(f"{name!r} cannot be the name of a field; choose another")
     return checked
 
 
@@ -129,15 +129,15 @@ def _checked_value(value: Any, name: str) -> Any:
     if hasattr(value, "item") and getattr(value, "ndim", 0) == 0:
         value = value.item()
     if isinstance(value, str):
-        return _checked_text(value, f"column {name!r}", MAX_TEXT_CHARACTERS)
+        return _checked_text(value, f"field {name!r}", MAX_TEXT_CHARACTERS)
     if isinstance(value, int) and value.bit_length() > _MAX_INTEGER_BITS:
-        raise CollectionError(f"its column {name!r} holds a number that is too long to be stored")
+        raise CollectionError(f"its field {name!r} holds a number that is too long to be stored")
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if value is None or isinstance(value, bool | int | float):
         return value
     raise CollectionError(
-        f"its column {name!r} holds a {type(value).__name__}; give a str, a number or None"
+        f"its field {name!r} holds a {type(value).__name__}; give a str, a number or None"
     )
 
 
@@ -192,8 +192,8 @@ def open_source(
         raise CollectionError(f"the folder of images {root} does not exist")
 
     def items() -> Iterator[Item]:
-        for place, fields in read_records(path):
-            yield _item(fields, place, root, label_separator)
+        for place, record in read_records(path):
+            yield _item(record, place, root, label_separator)
 
     return _looked_through(items, path, root)
 
@@ -236,14 +236,14 @@ def _looked_through(items: Callable[[], Iterator[Item]], path: Path, root: Path)
 def data_items(data: MultiViewData) -> list[Item]:
     """Return the items of data that brings its features: ids, labels and item table."""
     labels = label_sets(data)
-    columns = {name: values for name, values in data.items.items() if values.ndim == 1}
-    texts = columns.pop("text", [""] * len(data))
+    fields = {name: values for name, values in data.items.items() if values.ndim == 1}
+    texts = fields.pop("text", [""] * len(data))
     return [
         Item(
             text=str(texts[row]),
             labels=labels[row],
             id=str(identifier),
-            columns={name: _plain(values[row]) for name, values in columns.items()},
+            fields={name: _plain(values[row]) for name, values in fields.items()},
             origin=f"item {str(identifier)!r}",
         )
         for row, identifier in enumerate(data.ids)
@@ -264,25 +264,27 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def read_labels(path: Path, separator: str | None = None, *, clear: bool = False) -> Iterator[Item]:
-    """Yield what a table says of items that are there: texts, labels and columns, without images.
+def read_annotations(
+    path: Path, separator: str | None = None, *, clear: bool = False
+) -> Iterator[Item]:
+    """Yield what a table says of items that are there: texts, labels and fields, without images.
 
     Which item is meant, the columns ``id``, ``file`` or ``image`` say. `clear`: empty cells say
     that there is no text, label or value; otherwise they say nothing.
     """
-    for place, fields in read_records(path):
-        item = _item(fields, place, None, separator)
-        if item.id is None and not any(item.columns.get(name) for name in IMAGE_FIELDS):
+    for place, record in read_records(path):
+        item = _item(record, place, None, separator)
+        if item.id is None and not any(item.fields.get(name) for name in IMAGE_FIELDS):
             raise CollectionError(
                 f"{place}: a table of labels needs a column id, file or image that says which item "
-                f"is meant, but its columns are {', '.join(fields)}"
+                f"is meant, but its columns are {', '.join(record)}"
             )
-        told = {name.lower() for name, value in fields.items() if clear or not _is_empty(value)}
+        told = {name.lower() for name, value in record.items() if clear or not _is_empty(value)}
         yield replace(
             item,
             text=item.text if told.intersection(FIELDS["text"].names) else NoText(),
             labels=item.labels if told.intersection(FIELDS["labels"].names) else NoLabels(),
-            columns={name: it for name, it in item.columns.items() if clear or not _is_empty(it)},
+            fields={name: it for name, it in item.fields.items() if clear or not _is_empty(it)},
         )
 
 
@@ -290,14 +292,14 @@ def _is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, Sized) and len(value) == 0)
 
 
-def _item(fields: dict[str, Any], place: str, root: Path | None, separator: str | None) -> Item:
+def _item(record: dict[str, Any], place: str, root: Path | None, separator: str | None) -> Item:
     """Return a line of a table as an item; without its image where no folder of images is given."""
-    rest = dict(fields)
+    rest = dict(record)
     content = (*FIELDS["image"].names, *FIELDS["text"].names)
     if root is not None and not any(name.lower() in content for name in rest):
         raise CollectionError(
             f"{place}: a manifest needs a column image or text, but its columns are "
-            f"{', '.join(fields)}"
+            f"{', '.join(record)}"
         )
     image, text, labels, identifier = (
         _take(rest, *FIELDS[name].names) for name in ("image", "text", "labels", "id")
@@ -313,17 +315,17 @@ def _item(fields: dict[str, Any], place: str, root: Path | None, separator: str 
         text="" if text is None else str(text),
         labels=names,
         id=None if identifier in (None, "") else str(identifier),
-        columns={**rest, IMAGE: image} if image and not is_content else rest,
+        fields={**rest, IMAGE: image} if image and not is_content else rest,
         origin=place,
     )
 
 
-def _take(fields: dict[str, Any], *usual: str) -> Any:
+def _take(record: dict[str, Any], *usual: str) -> Any:
     """Take out the column of a usual name; capital letters make no difference."""
-    exact = (name for name in usual if name in fields)
-    alike = (name for name in fields if name.lower() in usual)
+    exact = (name for name in usual if name in record)
+    alike = (name for name in record if name.lower() in usual)
     name = next(chain(exact, alike), None)
-    return None if name is None else fields.pop(name)
+    return None if name is None else record.pop(name)
 
 
 class ManifestImage:

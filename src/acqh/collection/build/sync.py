@@ -7,7 +7,7 @@ from pathlib import Path
 
 from acqh._core.fields import FILE
 from acqh._core.runtime import Progress
-from acqh.collection.build.add import add_items, label_items
+from acqh.collection.build.add import add_items, annotate_items
 from acqh.collection.build.folder import ImageFile, Listing, Source, list_images
 from acqh.collection.disk.opened import OpenCollection
 from acqh.collection.store import tracked
@@ -236,22 +236,22 @@ def _digests(files: list[ImageFile], listing: Listing, say: Progress) -> dict[st
 
 def _carry_out(plan: _Plan, collection: OpenCollection, say: Progress) -> SyncReport:
     # Moves first: an item that has its new name in time is not taken for a new one by a next run.
-    moves = [(item, file, file.columns(item.digest)) for item, file in plan.renamed]
+    moves = [(item, file, file.fields(item.digest)) for item, file in plan.renamed]
     moves += [
         (item, file, {FILE: file.name})  # size and time follow when it was read
         for item, file in plan.changed
         if item.path != file.path
     ]
-    moves += [(item, file, file.columns(item.digest)) for item, file in plan.removed]
+    moves += [(item, file, file.fields(item.digest)) for item, file in plan.removed]
     if moves:
-        placed = [(item, str(file.folder), file.name, columns) for item, file, columns in moves]
+        placed = [(item, str(file.folder), file.name, fields) for item, file, fields in moves]
         collection.apply(lambda opened: tracked.move_items(opened.store, placed))
     deleted: list[str] = []
     if plan.deleted:
         deleted = collection.apply(lambda opened: tracked.remove_gone(opened.store, plan.deleted))
     if deleted:  # as where an image was moved to another folder, which was looked at first
         given = tracked.inherited(collection.opened.store, plan.deleted)
-        label_items(collection, given.values(), say, keep=True)
+        annotate_items(collection, given.values(), say, keep=True)
         collection.apply(lambda opened: tracked.forget(opened.store, given))
     files = [(file, item.id) for item, file in plan.changed]
     files += [(file, file.usual_id) for file, _ in plan.new]
@@ -276,7 +276,7 @@ def _items_to_read(
     """Yield files with their ids as items, with what people gave these."""
     for file, identifier in files:
         with store.reading() as connection:
-            text, labels, columns = tracked.user_metadata(
+            text, labels, fields = tracked.user_metadata(
                 connection, str(file.folder), file.name, restored.get(file.name, 0)
             )
-        yield file.item(identifier, text=text, labels=labels, columns=columns)
+        yield file.item(identifier, text=text, labels=labels, fields=fields)

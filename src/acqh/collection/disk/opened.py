@@ -32,7 +32,7 @@ from acqh.collection.store.file import (
     UntilChange,
     checksum,
     open_store,
-    read_change,
+    read_revision,
     read_text,
 )
 from acqh.collection.store.items import (
@@ -81,16 +81,16 @@ class Levels(NamedTuple):
     text: float
     item: float  # for images, items and all else
     squares: Floats  # (n_components,): of the items' vectors, on average
-    change: int  # of the collection, up to which this was measured
+    revision: int  # of the collection, up to which this was measured
 
     @classmethod
     def read(cls, stored: str, n_components: int) -> "Levels | None":
         """Return what `stored` gave, or None where it is nothing of the kind."""
         try:
             digest, *values = parse_json(stored)
-            text, item, squares, change = values
+            text, item, squares, revision = values
             found = np.array([text, item, *squares], dtype=np.float32)
-            levels = cls(float(text), float(item), found[2:], int(change))
+            levels = cls(float(text), float(item), found[2:], int(revision))
         except (ValueError, TypeError, OverflowError):
             return None
         is_whole = digest == checksum(json.dumps(values)) and len(squares) == n_components
@@ -98,7 +98,7 @@ class Levels(NamedTuple):
 
     def stored(self) -> str:
         """Return them as JSON, behind their checksum."""
-        values = [self.text, self.item, self.squares.tolist(), self.change]
+        values = [self.text, self.item, self.squares.tolist(), self.revision]
         return json.dumps([checksum(json.dumps(values)), *values])
 
     def limits(self, queries: Floats, *, is_text: bool) -> Floats:
@@ -116,12 +116,12 @@ def lengths(queries: Floats, squares: Floats) -> Floats:
     return np.asarray((own.sum(axis=-1) * (own @ squares)) ** 0.25)
 
 
-def measure_levels(index: "CodeIndex", queries: Mapping[str, Floats], change: int) -> Levels:
+def measure_levels(index: "CodeIndex", queries: Mapping[str, Floats], revision: int) -> Levels:
     """Return the levels of items as they are now."""
     from statistics import NormalDist
 
     if not len(index):
-        return Levels(0.0, 0.0, index.codebooks[0, 0] * 0, change)
+        return Levels(0.0, 0.0, index.codebooks[0, 0] * 0, revision)
     codes = index.codes[:: math.ceil(len(index) / _MAX_ITEMS)]
     vectors = index.codebooks[np.arange(codes.shape[1]), codes].sum(axis=1)
     squares = np.square(vectors).mean(axis=0)
@@ -137,7 +137,7 @@ def measure_levels(index: "CodeIndex", queries: Mapping[str, Floats], change: in
     if len(words):
         text = float(np.quantile(index.search(words, 1).scores[:, 0], 1 - _CHANCE))
     least = _LEAST_PART * max(float(highest), 0.0)
-    return Levels(max(text, least), max(item, least), squares, change)
+    return Levels(max(text, least), max(item, least), squares, revision)
 
 
 class IndexCache:
@@ -160,8 +160,8 @@ class IndexCache:
         self._lock = threading.Lock()
         self._index: CodeIndex | None = None
         self.levels: Levels  # above which scores stand out; known once the index was asked for
-        self._change = self._saved = 0
-        self._levels_change = -1  # of the levels that are stored
+        self._revision = self._saved = 0
+        self._levels_revision = -1  # of the levels that are stored
 
     @property
     def bytes_per_item(self) -> float:
@@ -180,18 +180,18 @@ class IndexCache:
 
     def at(self, connection: sqlite3.Connection) -> "CodeIndex":
         """Return the index with every change that a connection sees."""
-        index, change = self._index, read_change(connection)
-        if index is None or change > self._change:
+        index, revision = self._index, read_revision(connection)
+        if index is None or revision > self._revision:
             with self._lock:
                 index = self._index
-                if index is None or is_forgotten(self._change, change):
-                    index, self._change = self._load(change)
-                    self._saved = self._change
-                if change > self._change:
+                if index is None or is_forgotten(self._revision, revision):
+                    index, self._revision = self._load(revision)
+                    self._saved = self._revision
+                if revision > self._revision:
                     self._catch_up(index, connection)
                 self._renew_levels(index, connection)
                 self._index = index
-            if self._change - self._saved >= max(_SAVE_AFTER, len(index) // 4):
+            if self._revision - self._saved >= max(_SAVE_AFTER, len(index) // 4):
                 self._save(index)
         return index
 
@@ -201,16 +201,16 @@ class IndexCache:
         levels = None if is_first else self.levels
         if is_first:
             levels = Levels.read(read_text(connection, LEVELS), self.codebooks.shape[2])
-            self._levels_change = -1 if levels is None else levels.change
-        if levels is None or abs(self._change - levels.change) > _CHANGED_PART * len(index):
-            levels = measure_levels(index, self._unrelated, self._change)
+            self._levels_revision = -1 if levels is None else levels.revision
+        if levels is None or abs(self._revision - levels.revision) > _CHANGED_PART * len(index):
+            levels = measure_levels(index, self._unrelated, self._revision)
         self.levels = levels
 
     def save(self) -> None:
         """Save levels and index unless that was done, or cannot be; they can be made again."""
         if self._index is None or self._store.read_only:
             return
-        if self.levels.change != self._levels_change:
+        if self.levels.revision != self._levels_revision:
             self._keep(self._store_levels, "levels")
         with self._store.reading() as connection:
             if not has_more_than(connection, MAX_FEW):
@@ -219,7 +219,7 @@ class IndexCache:
         self._save(index)
 
     def _save(self, index: "CodeIndex") -> None:
-        if self._change == self._saved or self._store.read_only:
+        if self._revision == self._saved or self._store.read_only:
             return
         with self._lock:
             self._keep(lambda _: self._write(index), "index")
@@ -241,17 +241,17 @@ class IndexCache:
         row = LEVELS, self.levels.stored()
         connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row)
         connection.execute("COMMIT")
-        self._levels_change = self.levels.change
+        self._levels_revision = self.levels.revision
 
     def _write(self, index: "CodeIndex") -> None:
-        info = {"change": self._change, "generation": self._store.generation}
+        info = {"revision": self._revision, "generation": self._store.generation}
         try:
             index.save(self._path, info=info)
         except FileExistsError:
             # Damaged so that it cannot be told for an index; it bears our name in our folder.
             shutil.rmtree(self._path)
             index.save(self._path, info=info)
-        self._saved = self._change
+        self._saved = self._revision
 
     def _load(self, last: int) -> "tuple[CodeIndex, int]":
         """Return the saved index and the change it holds last; an empty one where none is."""
@@ -259,15 +259,15 @@ class IndexCache:
 
         try:
             index = CodeIndex.load(self._path)
-            change = index.info.get("change")
+            revision = index.info.get("revision")
             if (
-                isinstance(change, int)
-                and 0 <= change <= last
-                and not is_forgotten(change, last)
+                isinstance(revision, int)
+                and 0 <= revision <= last
+                and not is_forgotten(revision, last)
                 and index.info.get("generation") == self._store.generation
                 and np.array_equal(index.codebooks, self.codebooks)
             ):
-                return index, change
+                return index, revision
             _log.warning("%s is of another state; it is made again", self._path)
         except FileNotFoundError:
             pass
@@ -278,7 +278,7 @@ class IndexCache:
     def _catch_up(self, index: "CodeIndex", connection: sqlite3.Connection) -> None:
         width = len(self.codebooks)
         try:
-            change, numbers, codes, removed = changes_since(connection, self._change, width)
+            revision, numbers, codes, removed = changes_since(connection, self._revision, width)
             # New ones first, so that an item being replaced is never missing to other threads.
             index.add(codes, ids=numbers)
             index.remove(removed)
@@ -289,7 +289,7 @@ class IndexCache:
                 f"{self._path} does not fit {self._store.path}: {error}; remove {self._path.name} "
                 "and open the collection again"
             ) from error
-        self._change = change
+        self._revision = revision
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,7 +301,7 @@ class Opened:
     store: Store
     coder: Coder
     index: IndexCache
-    by_table: bool = False  # whether texts of queries are described by the table of pieces
+    is_fast: bool = False  # whether texts of queries are described by the table of pieces
     # What searches chose among, by what they were restricted to; the last to be used at the end.
     selections: OrderedDict[Any, Any] = field(default_factory=OrderedDict)
     vocabulary: UntilChange[Vocabulary] = field(default_factory=lambda: UntilChange(Vocabulary))
@@ -321,8 +321,8 @@ class Opened:
         if view == "text" and raw in self.text_vectors:
             return self.text_vectors[raw]
         said = phrase(raw, self.facts.asked_as) if view == "text" else raw
-        if view == "text" and self.by_table:
-            vector = self.query_table.vector(said)
+        if view == "text" and self.is_fast:
+            vector = self.fast_encoder.vector(said)
         else:
             matrix, present = describe(self.facts.encoders[view], view, [said])
             vector = self.coder.query(view, matrix) if present[0] else None
@@ -333,7 +333,7 @@ class Opened:
         return vector
 
     @cached_property
-    def query_table(self) -> QueryTable:
+    def fast_encoder(self) -> QueryTable:
         """What stands in for MiniLM in queries.
 
         Raises CollectionError: texts were described otherwise.
@@ -351,7 +351,7 @@ class Opened:
         return QueryTable.of(*own, is_builtin=is_builtin)
 
 
-def open_current(path: Path, timeout: float, by_table: bool = False) -> Opened:
+def open_current(path: Path, timeout: float, is_fast: bool = False) -> Opened:
     """Open the current generation; `timeout`: seconds that a writer waits for another one.
 
     Raises FileNotFoundError: there is no collection. Raises CorruptBundleError: it is damaged.
@@ -374,9 +374,9 @@ def open_current(path: Path, timeout: float, by_table: bool = False) -> Opened:
         index = IndexCache(store, coder.maps.codebooks, folder / INDEX, facts.unrelated)
         with store.reading() as connection:
             index.at(connection)  # which says so at once where codes or changes are damaged
-        opened = Opened(lease, facts, store, coder, index, by_table)
-        if by_table:
-            opened.query_table  # noqa: B018 - says so at once where it cannot stand in
+        opened = Opened(lease, facts, store, coder, index, is_fast)
+        if is_fast:
+            opened.fast_encoder  # noqa: B018 - says so at once where it cannot stand in
     except BaseException:
         if store is not None:
             store.close()
@@ -391,8 +391,8 @@ class OpenCollection:
     `opened`: the open generation. Searches and changes that began with one end with it.
     """
 
-    def __init__(self, path: Path, timeout: float, by_table: bool) -> None:
-        self._how = timeout, by_table
+    def __init__(self, path: Path, timeout: float, is_fast: bool) -> None:
+        self._how = timeout, is_fast
         self._switching = threading.Lock()
         self.opened = open_current(path, *self._how)
 

@@ -14,7 +14,7 @@ from acqh.collection.disk import opened
 from acqh.collection.disk.facts import INDEX, MODEL, check_parts, read_facts
 from acqh.collection.disk.generations import ITEMS, others, size_on_disk, use_current
 from acqh.collection.store import items
-from acqh.collection.store.file import WORDS_SCHEMA, checksum, open_store, read_change, read_text
+from acqh.collection.store.file import WORDS_SCHEMA, checksum, open_store, read_revision, read_text
 from acqh.collection.store.words import change_words, words_of
 from acqh.collection.types import CollectionReport
 from acqh.errors import AcqhError
@@ -98,15 +98,17 @@ def _check_index(folder: Path, connection: sqlite3.Connection, problems: list[st
     except FileNotFoundError:
         is_missed = items.has_more_than(connection, opened.MAX_FEW)
         return ["there is no index; it is made when the collection is opened"] * is_missed
-    change, width = index.info.get("change"), len(index.codebooks)
+    revision, width = index.info.get("revision"), len(index.codebooks)
     held, all_numbers, all_codes, _ = items.changes_since(connection, 0, width)
-    if not isinstance(change, int) or not 0 <= change <= held:
-        problems.append(f"{folder / INDEX} holds changes up to {change!r}, the items up to {held}")
+    if not isinstance(revision, int) or not 0 <= revision <= held:
+        problems.append(
+            f"{folder / INDEX} holds changes up to {revision!r}, the items up to {held}"
+        )
         return []
-    behind = held - change
-    if items.is_forgotten(change, held):
+    behind = held - revision
+    if items.is_forgotten(revision, held):
         return [f"the index is {behind} changes behind and is made again on opening"]
-    _, numbers, codes, removed = items.changes_since(connection, change, width)
+    _, numbers, codes, removed = items.changes_since(connection, revision, width)
     index.add(codes, ids=numbers)
     index.remove(removed)
     if not (np.array_equal(index.ids, all_numbers) and np.array_equal(index.codes, all_codes)):
@@ -138,18 +140,18 @@ def _check_file(connection: sqlite3.Connection) -> Iterator[str]:
 
 def _check_items(connection: sqlite3.Connection, shape: tuple[int, ...] | None) -> Iterator[str]:
     """Yield what is wrong with items."""
-    last, levels = read_change(connection), read_text(connection, opened.LEVELS)
+    last, levels = read_revision(connection), read_text(connection, opened.LEVELS)
     if levels and shape is not None and opened.Levels.read(levels, shape[2]) is None:
         yield "what is stored of when hits stand out is damaged"
     rows = connection.execute(
-        "SELECT number, id, text, labels, columns, encoded_from, code, checksum FROM items"
+        "SELECT number, id, text, labels, fields, encoded_from, code, checksum FROM items"
     )
-    for number, *fields, stored in rows:
+    for number, *row, stored in rows:
         where = f"item number {number}"
-        if [*map(type, fields)] != items.FIELD_KINDS or checksum(*fields) != stored:
+        if [*map(type, row)] != items.FIELD_KINDS or checksum(*row) != stored:
             yield f"{where} does not match its checksum"
             continue
-        code = fields[-1]
+        code = row[-1]
         if shape is not None and (len(code) != shape[0] or max(code) >= shape[1]):
             yield f"{where} has a code that the model cannot have given"
         if not 0 < number <= last:
@@ -159,7 +161,7 @@ def _check_items(connection: sqlite3.Connection, shape: tuple[int, ...] | None) 
             yield f"the thumbnail of item number {number} does not match its checksum"
     for (number,) in connection.execute(
         "SELECT number FROM tracked_files JOIN items USING (number) "
-        "WHERE json_valid(columns) AND json_extract(columns, '$.file') IS NOT name"
+        "WHERE json_valid(fields) AND json_extract(fields, '$.file') IS NOT name"
     ):
         yield f"item number {number} tracks another file than it says"
     for number, *values, stored in connection.execute("SELECT * FROM tombstones"):
@@ -168,17 +170,17 @@ def _check_items(connection: sqlite3.Connection, shape: tuple[int, ...] | None) 
 
 
 def _check_values(connection: sqlite3.Connection) -> Iterator[str]:
-    """Look up the labels and columns of every item where filters would."""
+    """Look up the labels and fields of every item where filters would."""
     listed = "SELECT 1 FROM item_values WHERE name = ? AND value = ? AND number = ?"
     n_values = 0
-    for number, *fields in connection.execute("SELECT number, labels, columns FROM items"):
-        for row in items.value_rows(number, *items.parsed(*fields)):
+    for number, *encoded in connection.execute("SELECT number, labels, fields FROM items"):
+        for row in items.value_rows(number, *items.parsed(*encoded)):
             n_values += 1
             if connection.execute(listed, row).fetchone() is None:
                 yield f"item number {number} is not listed under its {row[0]!r:.200}"
     ((n_listed,),) = connection.execute("SELECT count(*) FROM item_values")
     if n_listed != n_values:
-        yield f"{n_listed} labels and columns are listed, but items have {n_values}"
+        yield f"{n_listed} labels and fields are listed, but items have {n_values}"
 
 
 def _check_words(connection: sqlite3.Connection) -> Iterator[str]:
@@ -188,9 +190,9 @@ def _check_words(connection: sqlite3.Connection) -> Iterator[str]:
     """
     with closing(sqlite3.connect(":memory:")) as other:
         other.executescript(WORDS_SCHEMA)
-        rows = connection.execute("SELECT number, text, labels, columns FROM items")
-        for number, text, *fields in rows:
-            change_words(other, number, *words_of(text, *items.parsed(*fields)))
+        rows = connection.execute("SELECT number, text, labels, fields FROM items")
+        for number, text, *encoded in rows:
+            change_words(other, number, *words_of(text, *items.parsed(*encoded)))
         places = "CREATE VIRTUAL TABLE temp.places USING fts5vocab(main, words, instance)"
         for each in (connection, other):
             each.execute(places)

@@ -60,14 +60,14 @@ class _Pictured(NamedTuple):
     """The items that have an image."""
 
     ids: list[str]
-    columns: Sequence[Mapping[str, Any]]
+    fields: Sequence[Mapping[str, Any]]
     codes: Array  # uint8 (n_items, n_codebooks)
     grey: Array  # uint8 (n_items, side, side)
     digests: list[bytes]  # of thumbnails
 
     def best_first(self, rows: Iterable[int]) -> list[int]:
         """Put rows in order: the largest file first, then what was stored first."""
-        sizes = {row: self.columns[row].get(BYTES) for row in rows}
+        sizes = {row: self.fields[row].get(BYTES) for row in rows}
         return sorted(sizes, key=lambda row: (-(sizes[row] or 0), row))
 
 
@@ -120,7 +120,7 @@ def find_removable(
 
 
 def _file_of(item: Item) -> Path | None:
-    return Path(item.folder, str(item.columns[FILE])) if item.folder else None
+    return Path(item.folder, str(item.fields[FILE])) if item.folder else None
 
 
 def _can_replace(kept: Path, file: Path) -> bool:
@@ -149,11 +149,11 @@ def _can_replace(kept: Path, file: Path) -> bool:
 
 
 def _read(opened: Opened, connection: Any, progress: Progress) -> _Pictured:
-    ids, columns, codes, grey, digests = [], [], bytearray(), [], []
+    ids, fields, codes, grey, digests = [], [], bytearray(), [], []
     for identifier, values, code, thumbnail in read_pictures(connection):
         small = Picture.of_thumbnail(thumbnail).image.convert("L")
         ids.append(identifier)
-        columns.append(values)
+        fields.append(values)
         codes += code
         grey.append(np.asarray(small.resize((_SIDE, _SIDE), require("PIL.Image").Resampling.BOX)))
         digests.append(sha256(thumbnail).digest())
@@ -161,7 +161,7 @@ def _read(opened: Opened, connection: Any, progress: Progress) -> _Pictured:
             progress(len(ids), None, "reading thumbnails")
     table = np.frombuffer(bytes(codes), np.uint8).reshape(len(ids), opened.coder.code_bytes)
     squares = np.array(grey, np.uint8).reshape(-1, _SIDE, _SIDE)
-    return _Pictured(ids, columns, table, squares, digests)
+    return _Pictured(ids, fields, table, squares, digests)
 
 
 def _merged(groups: Sequence[list[int]], leads: Sequence[int]) -> list[list[int]]:
@@ -175,7 +175,7 @@ def _merged(groups: Sequence[list[int]], leads: Sequence[int]) -> list[list[int]
 def _same_files(pictured: _Pictured, order: Sequence[int]) -> list[int]:
     """Return for each place in `order` the first place whose file has the same SHA-256."""
     first: dict[Any, int] = {}
-    digests = (pictured.columns[row].get(DIGEST) for row in order)
+    digests = (pictured.fields[row].get(DIGEST) for row in order)
     return [first.setdefault(digest or place, place) for place, digest in enumerate(digests)]
 
 
@@ -291,7 +291,7 @@ def _alike(opened: Opened, pictured: _Pictured, firsts: Sequence[int]) -> list[i
                 (match_of(score, limits[row]), part.start + row, number)
                 for number, score in zip(numbers.tolist(), scores.tolist(), strict=True)
             ]
-    times = [_time_of(pictured.columns[row]) for row in firsts]
+    times = [_time_of(pictured.fields[row]) for row in firsts]
     joined: dict[int, int] = {}  # who leads whose group
     for match, one, other in sorted(pairs, reverse=True):
         lead, new = sorted((one, other), key=lambda at: (joined.get(at) != at, at))
@@ -303,9 +303,9 @@ def _alike(opened: Opened, pictured: _Pictured, firsts: Sequence[int]) -> list[i
     return [joined.get(place, place) for place in range(len(firsts))]
 
 
-def _time_of(columns: Mapping[str, Any]) -> float:
+def _time_of(fields: Mapping[str, Any]) -> float:
     """Return when an image was taken, in seconds; not a number where that is not known."""
     try:
-        return datetime.fromisoformat(str(columns.get(DATE))).replace(tzinfo=UTC).timestamp()
+        return datetime.fromisoformat(str(fields.get(DATE))).replace(tzinfo=UTC).timestamp()
     except ValueError:
         return float("nan")

@@ -83,11 +83,11 @@ def search(
     # Of one image alone, an item may show a copy.
     image = None
     is_image = parts.keys() == {"image"} and _is_raw(opened, "image", parts["image"])
-    if mode == "auto" and is_image and len(images := _as_list(parts["image"])) == 1:
+    if mode == "hybrid" and is_image and len(images := _as_list(parts["image"])) == 1:
         parts["image"] = working_image(images[0])
         image = make_thumbnail(parts["image"])
     # Of words that the encoder knows, none that is spelt alike is looked for.
-    encoder = opened.facts.encoders.get("text") if mode == "auto" else None
+    encoder = opened.facts.encoders.get("text") if mode == "hybrid" else None
     is_word = getattr(encoder, "is_word", None)
     for _ in range(_MAX_TRIES):
         with opened.store.reading() as connection:
@@ -137,9 +137,9 @@ def _answer(
         hits = hits[: sum(hit.complete for hit in hits) + max(k, SOME_POOL)]
         # No more than the k nearest can be among the best, except for those with the words.
         items = read_fields(connection, [*(hit.number for hit in hits), *scores])
-        fields = {hit.number: items[hit.number] for hit in hits}
-        scores |= {number: score for number, score in nearest[k:] if number in fields}
-        match = rate(opened, vector, kinds == {"text"}, scores, fields)
+        with_words = {hit.number: items[hit.number] for hit in hits}
+        scores |= {number: score for number, score in nearest[k:] if number in with_words}
+        match = rate(opened, vector, kinds == {"text"}, scores, with_words)
         best = fuse(match, compare_words(words, hits, items), k, words_first=kinds <= {"text"})
         match |= {number: match_of_both(*worth) for number, _, worth in best}
         why = reasons(connection, expression, [number for number, *_ in best])
@@ -149,7 +149,7 @@ def _answer(
         best = put_first(same, nearest, k)
         match = rate(opened, vector, kinds == {"text"}, scores, {}) | {it: 1.0 for it, _ in same}
         why = {number: ("same image",) for number, _ in same}
-    semantic = ["content"] if kinds - {"image", "unlike"} else []
+    semantic = ["semantic"] if kinds - {"image", "unlike"} else []
     semantic += ["image"] if "image" in kinds else []
     for number in {number for number, *_ in best}.intersection(number for number, _ in nearest):
         if why.get(number) != ("same image",):
@@ -208,19 +208,19 @@ def _explain(
     if query is None:
         codebooks, query = codebooks[:0, :, :0], np.zeros(0, dtype=np.float32)
     tables = codebooks @ query
-    words = np.array([list(hit.code)[: len(tables)] for hit in hits], dtype=np.int64)
-    words = words.reshape(len(hits), len(tables))
-    entries = tables[np.arange(len(tables)), words]
+    codes = np.array([list(hit.code)[: len(tables)] for hit in hits], dtype=np.int64)
+    codes = codes.reshape(len(hits), len(tables))
+    entries = tables[np.arange(len(tables)), codes]
     names: tuple[str, ...] = FUSED_PARTS
     if fused is not None:
         parts = np.array(fused, dtype=np.float64).reshape(len(hits), len(names))
-        return Explanation(query, tables, words, entries, parts, names)
+        return Explanation(query, tables, codes, entries, parts, names)
     names, parts = tuple(f"codebook {n + 1}" for n in range(len(tables))), entries.astype(float)
     if any("same image" in hit.why for hit in hits):
         scores = np.array([hit.score for hit in hits])
         first = np.where([hit.why == ("same image",) for hit in hits], scores - parts.sum(1), 0.0)
         names, parts = (*names, "same image"), np.column_stack([parts, first])
-    return Explanation(query, tables, words, entries, parts, names)
+    return Explanation(query, tables, codes, entries, parts, names)
 
 
 def _split_query(
@@ -229,18 +229,17 @@ def _split_query(
     """Return the words to look up, and the parts of the query to encode."""
     parts = dict(given)
     text = parts.get("text")
-    if mode == "meaning" or not isinstance(text, str) or weights.get("text") == 0:
-        if mode == "words":
-            raise CollectionError("mode 'words' looks words up; give a text")
+    if mode == "semantic" or not isinstance(text, str) or weights.get("text") == 0:
+        if mode == "keyword":
+            raise CollectionError("mode 'keyword' searches texts by keywords; give a text")
         return None, parts
     words = read_words(text)
-    if mode == "words" and len(parts) > 1:
+    if mode == "keyword" and len(parts) > 1:
         others = ", ".join(sorted(parts.keys() - {"text"}))
         raise CollectionError(
-            f"mode 'words' looks words up alone, but {others} is given too; leave it out, or "
-            "search in mode 'auto'"
+            f"mode 'keyword' takes a text alone, got {others} too; search in mode 'hybrid'"
         )
-    if mode == "words":
+    if mode == "keyword":
         return words, {}
     parts["text"] = words.said or " ".join(words.terms) or text
     is_only_excluded = not (words.said or words.terms) and bool(words.phrases or words.without)
@@ -337,7 +336,7 @@ def read_where(where: Any) -> tuple[Condition, ...]:
     """Read conditions in any accepted form, into a canonical order: equal ones are equal.
 
     ``{"label": "dog"}`` and ``"label=dog"`` say the same. Several must all hold. Of several labels
-    an item must have all; of several values of a column, one. A number finds numbers alone:
+    an item must have all; of several values of a field, one. A number finds numbers alone:
     exactly, and 1 equals 1.0 and True. A text finds the text and, as command lines write all
     values so, the number or boolean that it spells: ``"favourite=true"``.
 
@@ -366,7 +365,7 @@ def read_where(where: Any) -> tuple[Condition, ...]:
     conditions = []
     for name, value in pairs:
         if not isinstance(name, str) or not name:
-            raise CollectionError(f"`where` names a label or a column, got {name!r}")
+            raise CollectionError(f"`where` names a label or a field, got {name!r}")
         is_one = isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable)
         values = {_checked(each) for each in ([value] if is_one else value)}
         if not 0 < len(values) <= _MAX_WANTED:
@@ -383,7 +382,7 @@ def read_where(where: Any) -> tuple[Condition, ...]:
 def _split(text: Any) -> tuple[str, str]:
     name, equals, value = str(text).partition("=")
     if not equals or not name.strip():
-        raise CollectionError(f"{text!r} is not a condition; write label=NAME or COLUMN=VALUE")
+        raise CollectionError(f"{text!r} is not a condition; write label=NAME or FIELD=VALUE")
     return name.strip(), value.strip()
 
 

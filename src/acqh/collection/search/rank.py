@@ -12,7 +12,7 @@ import numpy as np
 from acqh._core.arrays import Floats, Ints
 from acqh.collection.disk.opened import Opened
 from acqh.collection.search.same_image import Picture, compare
-from acqh.collection.store.file import as_numbers, read_change
+from acqh.collection.store.file import as_numbers, read_revision
 from acqh.collection.store.filters import Condition, check_names, meeting
 from acqh.collection.store.items import numbers_showing, thumbnails_of
 from acqh.collection.store.words import (
@@ -43,7 +43,7 @@ POOL = 100
 # Of items that have some of the words, those of the best BM25.
 SOME_POOL = 30
 # What the score of an item adds up to, where words are looked up.
-FUSED_PARTS = ("words", "content")
+FUSED_PARTS = ("keywords", "semantic")
 # The best by meaning among which the very same image is looked for, and one that was scaled or
 # compressed again, for which thumbnails must be read.
 SAME_POOL = 1_000
@@ -62,13 +62,13 @@ def select(
 
     If they are few, also an index of them alone. It gives the same scores in the same order.
 
-    Raises CollectionError: no item has a column of the conditions.
+    Raises CollectionError: no item has a field of the conditions.
     """
     filters = None if words is None else (words.phrases, words.without)
     if not conditions and not any(filters or ()):
         return None, None
     cache = opened.selections
-    key = conditions, filters, read_change(connection)
+    key = conditions, filters, read_revision(connection)
     selection: tuple[Ints, CodeIndex | None] | None = cache.pop(key, None)
     if selection is None:
         sets = [as_numbers(connection.execute(*meeting(conditions)))] if conditions else []
@@ -148,11 +148,11 @@ def compare_words(
     compared = []
     for hit in hits:
         item = items[hit.number]
-        text, columns = item["text"], item["columns"]
-        names = names_in(columns)
+        text, fields = item["text"], item["fields"]
+        names = names_in(fields)
         called = {text, *names}
         if has_signs:
-            called |= {value for value in columns.values() if isinstance(value, str)}
+            called |= {value for value in fields.values() if isinstance(value, str)}
         whole = plain(" ".join((text, *names, *item["labels"]))).casefold()
         words = plain_words(whole)
         compared.append(

@@ -9,6 +9,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -40,7 +41,7 @@ CREATE VIRTUAL TABLE words USING fts5(
 # `tombstones`: of tracked files whose items were removed: by `sync`, with what people gave them, to
 # be given back; or by people for good, with the file alone (`is_final`).
 #
-# `item_values`: of each label and column of an item, as SQLite compares them: numbers exactly, and
+# `item_values`: of each label and field of an item, as SQLite compares them: numbers exactly, and
 # before texts. What has no place in that order lies behind as bytes: null is empty, and a whole
 # number that neither 64 bits nor a real number can hold is its digits.
 _SCHEMA = f"""
@@ -50,7 +51,7 @@ CREATE TABLE items (
     id TEXT NOT NULL UNIQUE,
     text TEXT NOT NULL,
     labels TEXT NOT NULL,
-    columns TEXT NOT NULL,
+    fields TEXT NOT NULL,
     encoded_from TEXT NOT NULL,
     code BLOB NOT NULL,
     checksum INTEGER NOT NULL
@@ -75,12 +76,12 @@ CREATE TABLE tombstones (
     sha256 TEXT NOT NULL,
     text TEXT NOT NULL,
     labels TEXT NOT NULL,
-    columns TEXT NOT NULL,
+    fields TEXT NOT NULL,
     is_final INTEGER NOT NULL,
     checksum INTEGER NOT NULL,
     UNIQUE (folder, name, sha256)
 );
-CREATE TABLE removals (change INTEGER PRIMARY KEY, number INTEGER NOT NULL);
+CREATE TABLE removals (revision INTEGER PRIMARY KEY, number INTEGER NOT NULL);
 CREATE TABLE item_values (
     name TEXT NOT NULL,
     value NOT NULL,
@@ -98,12 +99,12 @@ def listed(numbers: Iterable[int]) -> str:
     return json.dumps(list(numbers))
 
 
-def read_change(connection: sqlite3.Connection) -> int:
+def read_revision(connection: sqlite3.Connection) -> int:
     """Return the number of the last change."""
-    text = read_text(connection, "change")
+    text = read_text(connection, "revision")
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else -1
     if not 0 <= number < _NO_CHANGE:
-        raise sqlite3.DatabaseError(f"{text!r:.40} is not the number of a change")
+        raise sqlite3.DatabaseError(f"{text!r:.40} is not a revision")
     return number
 
 
@@ -112,6 +113,11 @@ def read_text(connection: sqlite3.Connection, name: str) -> str:
     wanted = "SELECT value FROM meta WHERE name = ?"
     row = connection.execute(wanted, (name,)).fetchone()
     return "" if row is None else str(row[0])
+
+
+def now() -> str:
+    """Return the time as it is stored: ISO 8601, UTC, in seconds."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def first_row(connection: sqlite3.Connection, statement: str, *values: Any) -> Any:
@@ -134,10 +140,10 @@ class UntilChange(Generic[T]):
 
     def __call__(self, connection: sqlite3.Connection) -> T:
         """Return the result for the state that a connection sees."""
-        change = read_change(connection)
+        revision = read_revision(connection)
         with self._lock:
-            if self._latest is None or self._latest[0] != change:
-                self._latest = change, self._read(connection)
+            if self._latest is None or self._latest[0] != revision:
+                self._latest = revision, self._read(connection)
             return self._latest[1]
 
 
@@ -382,7 +388,9 @@ def _create(path: Path, generation: str, journal: str) -> None:
         connection.execute("PRAGMA page_size = 4096")
         connection.execute(f"PRAGMA journal_mode = {journal}")
         connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
-        meta = {"layout": LAYOUT, "change": 0, "generation": generation}
+        time = now()
+        meta = {"layout": LAYOUT, "revision": 0, "generation": generation}
+        meta |= {"built": time, "changed": time}
         connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
 
 

@@ -1,4 +1,4 @@
-"""Conditions on labels and columns, and the order of items: SQL over the table of values."""
+"""Conditions on labels and fields, and the order of items: SQL over the table of values."""
 
 import difflib
 import math
@@ -14,10 +14,10 @@ from acqh.errors import CollectionError
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _MAX_DIGITS = 4_000
 _BOOLEANS = {"true": True, "false": False}
-# Columns or labels that an error names.
+# Fields or labels that an error names.
 _MAX_SHOWN = 20
 Value = str | int | float
-# name, wanted values; label: all of them, column: any of them
+# name, wanted values; label: all of them, field: any of them
 Condition = tuple[str, tuple[Value, ...]]
 
 
@@ -49,7 +49,7 @@ def first_in_order(
     offset: int,
     k: int,
 ) -> list[int]:
-    """Return the numbers of one page of items in the order of a column, those without it last.
+    """Return the numbers of one page of items in the order of a field, those without it last.
 
     Items of one value, and those without, come in order of insertion.
     """
@@ -81,22 +81,22 @@ def first_in_order(
 def check_names(
     connection: sqlite3.Connection, conditions: Iterable[Condition], order: str | None = None
 ) -> None:
-    """Raise CollectionError for a column or a label that no item has, unless there are no items.
+    """Raise CollectionError for a field or a label that no item has, unless there are no items.
 
     A misspelt name would otherwise look like a search without results.
     """
     if first_row(connection, "SELECT 1 FROM items LIMIT 1") is None:
         return
     conditions = tuple(conditions)
-    columns = [(name, (LABEL,)) for name, _ in conditions if name != LABEL]
-    for name, also in [*columns, *([] if order is None else [(order, ())])]:
+    fields = [(name, (LABEL,)) for name, _ in conditions if name != LABEL]
+    for name, also in [*fields, *([] if order is None else [(order, ())])]:
         has = first_row(connection, "SELECT 1 FROM item_values WHERE name = ? LIMIT 1", name)
         if name == LABEL or has is None:
             known = connection.execute(
                 "SELECT DISTINCT name FROM item_values WHERE name <> ?", (LABEL,)
             )
-            shown = _shown([*also, *(column for (column,) in known)])
-            raise CollectionError(f"no item has a column {name!r:.200}; {shown}")
+            shown = _shown([*also, *(field for (field,) in known)])
+            raise CollectionError(f"no item has a field {name!r:.200}; {shown}")
     for label in (str(value) for name, values in conditions if name == LABEL for value in values):
         has_label = "SELECT 1 FROM item_values WHERE name = ? AND value = ? LIMIT 1"
         if first_row(connection, has_label, LABEL, label) is None:

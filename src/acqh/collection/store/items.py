@@ -21,7 +21,8 @@ from acqh.collection.store.file import (
     checksum,
     first_row,
     listed,
-    read_change,
+    now,
+    read_revision,
     read_text,
 )
 from acqh.collection.store.words import change_words, words_of
@@ -29,12 +30,12 @@ from acqh.collection.types import Item
 from acqh.errors import DuplicateIdError, MissingItemError
 from acqh.quantize import Drift
 
-# Of id, text, labels, columns, encoded_from and code.
+# Of id, text, labels, fields, encoded_from and code.
 FIELD_KINDS = [str] * 5 + [bytes]
-# A label is a value of this name; no column is called so.
+# A label is a value of this name; no field is called so.
 LABEL = "label"
 _READ = (
-    "SELECT i.number, id, text, labels, columns, t.number IS NOT NULL, encoded_from, code, folder "
+    "SELECT i.number, id, text, labels, fields, t.number IS NOT NULL, encoded_from, code, folder "
     "FROM items i LEFT JOIN thumbnails t ON t.number = i.number "
     "LEFT JOIN tracked_files f ON f.number = i.number"
 )
@@ -51,7 +52,7 @@ _KIND_OF = {bool: "boolean", int: "integer", float: "real", str: "text", type(No
 class Counts:
     """How many items there are of what, after a change."""
 
-    change: int
+    revision: int
     labels: dict[str, int]  # in alphabetical order
     encoded_from: dict[str, int]
     n_labelled: int
@@ -106,15 +107,15 @@ def read_pages(connection: sqlite3.Connection, size: int) -> Iterator[list[Item]
 
 def _fields(row: Sequence[Any]) -> dict[str, Any]:
     """Return the fields of an item; a dataclass takes its time where many are looked at."""
-    number, identifier, text, labels, columns, has_thumbnail, encoded_from, code, folder = row
-    names, values = parsed(labels, columns)
-    if [*map(type, (identifier, text, labels, columns, encoded_from, code))] != FIELD_KINDS:
+    number, identifier, text, labels, fields, has_thumbnail, encoded_from, code, folder = row
+    names, values = parsed(labels, fields)
+    if [*map(type, (identifier, text, labels, fields, encoded_from, code))] != FIELD_KINDS:
         raise sqlite3.DatabaseError(f"the fields of item number {number} are of other kinds")
     return {
         "text": text,
         "labels": names,
         "id": identifier,
-        "columns": values,
+        "fields": values,
         "folder": folder or "",
         "has_thumbnail": bool(has_thumbnail),
         "encoded_from": encoded_from,
@@ -154,12 +155,12 @@ def thumbnails_of(connection: sqlite3.Connection, numbers: Sequence[int]) -> dic
 def read_pictures(
     connection: sqlite3.Connection,
 ) -> Iterator[tuple[str, dict[str, Any], bytes, bytes]]:
-    """Yield id, columns, code and thumbnail of items that have one, in order of insertion."""
+    """Yield id, fields, code and thumbnail of items that have one, in order of insertion."""
     rows = connection.execute(
-        "SELECT id, columns, code, thumbnail FROM items JOIN thumbnails USING (number) "
+        "SELECT id, fields, code, thumbnail FROM items JOIN thumbnails USING (number) "
         "ORDER BY number"
     )
-    return ((identifier, parsed("[]", columns)[1], *rest) for identifier, columns, *rest in rows)
+    return ((identifier, parsed("[]", fields)[1], *rest) for identifier, fields, *rest in rows)
 
 
 def count_all(connection: sqlite3.Connection) -> Counts:
@@ -173,16 +174,16 @@ def count_all(connection: sqlite3.Connection) -> Counts:
         (LABEL,),
     )
     return Counts(
-        read_change(connection), dict(labels), dict(encoded_from), n_labelled, n_thumbnails
+        read_revision(connection), dict(labels), dict(encoded_from), n_labelled, n_thumbnails
     )
 
 
-def column_kinds(connection: sqlite3.Connection) -> dict[str, set[str]]:
-    """Return the columns that items have, and what is in them; see `Collection.columns`."""
+def field_kinds(connection: sqlite3.Connection) -> dict[str, set[str]]:
+    """Return the fields that items have, and what is in them; see `Collection.fields`."""
     kinds: dict[str, set[str]] = {}
     # Not by SQLite's JSON, for which a name ends at a NUL.
-    for (columns,) in connection.execute("SELECT columns FROM items"):
-        for name, value in parsed("[]", columns)[1].items():
+    for (fields,) in connection.execute("SELECT fields FROM items"):
+        for name, value in parsed("[]", fields)[1].items():
             is_long = type(value) is int and not -(2**63) <= value < 2**63
             kinds.setdefault(name, set()).add("real" if is_long else _KIND_OF[type(value)])
     return dict(sorted(kinds.items()))
@@ -195,13 +196,13 @@ def codes_of(connection: sqlite3.Connection, numbers: Ints, code_bytes: int) -> 
 
 
 def changes_since(
-    connection: sqlite3.Connection, change: int, code_bytes: int
+    connection: sqlite3.Connection, revision: int, code_bytes: int
 ) -> tuple[int, Ints, Array, Ints]:
     """Return what an index that holds all changes up to one must do to hold all.
 
     Returns
     -------
-    change : int
+    revision : int
         The last one.
     numbers : int64 (n_added,)
     codes : uint8 (n_added, code_bytes)
@@ -210,19 +211,19 @@ def changes_since(
         Numbers of items to be removed.
     """
     rows = connection.execute(
-        "SELECT number, code FROM items WHERE number > ? ORDER BY number", (change,)
+        "SELECT number, code FROM items WHERE number > ? ORDER BY number", (revision,)
     )
     numbers, codes = _codes(rows, code_bytes)
     removed = connection.execute(
-        "SELECT number FROM removals WHERE change > ? AND number <= ?", (change, change)
+        "SELECT number FROM removals WHERE revision > ? AND number <= ?", (revision, revision)
     )
     gone = np.array([number for (number,) in removed if type(number) is int], dtype=np.int64)
-    return read_change(connection), numbers, codes, gone
+    return read_revision(connection), numbers, codes, gone
 
 
-def is_forgotten(change: int, last: int) -> bool:
+def is_forgotten(revision: int, last: int) -> bool:
     """Whether removals after a change are no longer known when the last change is another."""
-    return last - change > _KEPT_CHANGES
+    return last - revision > _KEPT_CHANGES
 
 
 def _codes(rows: Iterable[tuple[int, bytes]], code_bytes: int) -> tuple[Ints, Array]:
@@ -240,20 +241,20 @@ def _codes(rows: Iterable[tuple[int, bytes]], code_bytes: int) -> tuple[Ints, Ar
 
 
 def value_rows(
-    number: int, labels: Sequence[str], columns: Mapping[str, Any]
+    number: int, labels: Sequence[str], fields: Mapping[str, Any]
 ) -> list[tuple[str, Any, int]]:
-    """Return the name and value of every label and column of an item, and its number."""
+    """Return the name and value of every label and field of an item, and its number."""
     rows = [(LABEL, label, number) for label in dict.fromkeys(labels)]
-    return [*rows, *((name, stored(value), number) for name, value in columns.items())]
+    return [*rows, *((name, stored(value), number) for name, value in fields.items())]
 
 
-def parsed(labels: Any, columns: Any) -> tuple[list[str], dict[str, Any]]:
-    """Return the labels and the columns of a stored item."""
+def parsed(labels: Any, fields: Any) -> tuple[list[str], dict[str, Any]]:
+    """Return the labels and the fields of a stored item."""
     try:
-        (names, end), (values, stop) = _read_json(labels), _read_json(columns)
+        (names, end), (values, stop) = _read_json(labels), _read_json(fields)
     except (TypeError, ValueError, RecursionError) as error:
-        raise sqlite3.DatabaseError(f"labels or columns of an item: {error}") from error
-    is_whole = (end, stop) == (len(labels), len(columns))
+        raise sqlite3.DatabaseError(f"labels or fields of an item: {error}") from error
+    is_whole = (end, stop) == (len(labels), len(fields))
     if not isinstance(names, list) or not isinstance(values, dict) or not is_whole:
         raise sqlite3.DatabaseError("the fields of an item are of other kinds than acqh stores")
     return list(map(str, names)), values
@@ -278,52 +279,52 @@ class Writer:
     """A transaction that changes items; what it has done happens when it ends."""
 
     connection: sqlite3.Connection
-    change: int  # the last one
+    revision: int  # the last one
 
     def insert(self, item: Item) -> str:
         """Add an item that has an id; it tracks its file, if it has a folder."""
-        self.change += 1
+        self.revision += 1
         labels = json.dumps(item.labels, ensure_ascii=False)
-        columns = json.dumps(item.columns, ensure_ascii=False)
-        fields = (item.id, item.text, labels, columns, item.encoded_from, item.code)
+        fields = json.dumps(item.fields, ensure_ascii=False)
+        row = (item.id, item.text, labels, fields, item.encoded_from, item.code)
         self.connection.execute(
             "INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (self.change, *fields, checksum(*fields)),
+            (self.revision, *row, checksum(*row)),
         )
-        _insert_thumbnails(self.connection, [(self.change, item.thumbnail)])
-        self._derive(self.change, item.text, item.labels, item.columns)
+        _insert_thumbnails(self.connection, [(self.revision, item.thumbnail)])
+        self._derive(self.revision, item.text, item.labels, item.fields)
         if item.folder:
-            self.track(self.change, item.folder, item.columns[FILE])
+            self.track(self.revision, item.folder, item.fields[FILE])
         return str(item.id)
 
     def leave_out(self) -> None:
         """Use up the number of an item whose thumbnail is there, and delete this."""
-        self.change += 1
-        self.connection.execute("DELETE FROM thumbnails WHERE number = ?", (self.change,))
+        self.revision += 1
+        self.connection.execute("DELETE FROM thumbnails WHERE number = ?", (self.revision,))
 
     def remove(self, identifier: str) -> None:
         """Remove an item; raise MissingItemError where there is none."""
-        wanted = "number, text, labels, columns"
-        number, text, *fields = self._fields(identifier, wanted, "removed")
-        self.change += 1
-        self._derive(number, text, *parsed(*fields), remove=True)
+        wanted = "number, text, labels, fields"
+        number, text, *encoded = self._fields(identifier, wanted, "removed")
+        self.revision += 1
+        self._derive(number, text, *parsed(*encoded), remove=True)
         self.connection.execute("DELETE FROM items WHERE number = ?", (number,))
-        self.connection.execute("INSERT INTO removals VALUES (?, ?)", (self.change, number))
+        self.connection.execute("INSERT INTO removals VALUES (?, ?)", (self.revision, number))
 
-    def set_columns(self, identifier: str, values: Mapping[str, Any]) -> None:
-        """Set some columns of an item; the others stay."""
-        wanted = "number, text, labels, columns, encoded_from, code"
+    def set_fields(self, identifier: str, values: Mapping[str, Any]) -> None:
+        """Set some fields of an item; the others stay."""
+        wanted = "number, text, labels, fields, encoded_from, code"
         number, text, labels, old, *coded = self._fields(identifier, wanted, "changed")
         names, before = parsed(labels, old)
         after = before | dict(values)
-        columns = json.dumps(after, ensure_ascii=False)
+        fields = json.dumps(after, ensure_ascii=False)
         self._derive(number, text, names, before, remove=True)
         self.connection.execute(
-            "UPDATE items SET columns = ?, checksum = ? WHERE number = ?",
-            (columns, checksum(identifier, text, labels, columns, *coded), number),
+            "UPDATE items SET fields = ?, checksum = ? WHERE number = ?",
+            (fields, checksum(identifier, text, labels, fields, *coded), number),
         )
         self._derive(number, text, names, after)
-        self.change += 1
+        self.revision += 1
 
     def track(self, number: int, folder: str, name: str) -> None:
         """Let an item track a file."""
@@ -341,14 +342,14 @@ class Writer:
 
     def keep_tracking(self, item: Item) -> Item:
         """Return an item that tracks the file which the one of its id tracks."""
-        wanted = "SELECT folder, columns FROM tracked_files JOIN items USING (number) WHERE id = ?"
+        wanted = "SELECT folder, fields FROM tracked_files JOIN items USING (number) WHERE id = ?"
         row = first_row(self.connection, wanted, item.id)
         if row is None or item.folder:
             return item
-        folder, columns = row
-        known = parsed("[]", columns)[1]
+        folder, fields = row
+        known = parsed("[]", fields)[1]
         facts = {name: value for name, value in known.items() if name in FILE_FIELDS}
-        return replace(item, folder=folder, columns={**item.columns, **facts})
+        return replace(item, folder=folder, fields={**item.fields, **facts})
 
     def _fields(self, identifier: str, wanted: str, done: str) -> Any:
         row = first_row(self.connection, f"SELECT {wanted} FROM items WHERE id = ?", identifier)  # noqa: S608
@@ -361,7 +362,7 @@ class Writer:
         number: int,
         text: str,
         labels: Sequence[str],
-        columns: Mapping[str, Any],
+        fields: Mapping[str, Any],
         *,
         remove: bool = False,
     ) -> None:
@@ -369,20 +370,21 @@ class Writer:
         statement = "INSERT INTO item_values VALUES (?, ?, ?)"
         if remove:
             statement = "DELETE FROM item_values WHERE name = ? AND value = ? AND number = ?"
-        self.connection.executemany(statement, value_rows(number, labels, columns))
-        change_words(self.connection, number, *words_of(text, labels, columns), remove=remove)
+        self.connection.executemany(statement, value_rows(number, labels, fields))
+        change_words(self.connection, number, *words_of(text, labels, fields), remove=remove)
 
 
 @contextmanager
 def changing(store: Store) -> Iterator[Writer]:
     """Give what changes items, all in one transaction."""
     with store.writing() as connection:
-        writer = Writer(connection, read_change(connection))
+        writer = Writer(connection, read_revision(connection))
         yield writer
-        connection.execute("UPDATE meta SET value = ? WHERE name = 'change'", (writer.change,))
+        rows = ((writer.revision, "revision"), (now(), "changed"))
+        connection.executemany("UPDATE meta SET value = ? WHERE name = ?", rows)
         # Those that no index needs to catch up.
-        forgotten = writer.change - _KEPT_CHANGES
-        connection.execute("DELETE FROM removals WHERE change <= ?", (forgotten,))
+        forgotten = writer.revision - _KEPT_CHANGES
+        connection.execute("DELETE FROM removals WHERE revision <= ?", (forgotten,))
 
 
 def insert_items(
@@ -398,7 +400,7 @@ def insert_items(
     with changing(store) as writer:
         for given in items:
             item = given
-            if item.folder and (own := writer.tracker(item.folder, item.columns[FILE])):
+            if item.folder and (own := writer.tracker(item.folder, item.fields[FILE])):
                 item = replace(item, id=own)
             if find_number(writer.connection, item.id) is not None:
                 if not replacing and strict:

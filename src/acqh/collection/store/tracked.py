@@ -13,10 +13,10 @@ from acqh.collection.store.file import LISTED, Store, checksum, first_row, liste
 from acqh.collection.store.items import Writer, changing, find_number, parsed, thumbnails_of
 from acqh.collection.types import Item
 
-# Text, labels and columns that people gave.
+# Text, labels and fields that people gave.
 Metadata = tuple[str, tuple[str, ...], dict[str, Any]]
-_FIELDS = "text, labels, columns"
-_FILE = [f"json_extract(columns, '$.{name}')" for name in (BYTES, MODIFIED, DIGEST)]
+_FIELDS = "text, labels, fields"
+_FILE = [f"json_extract(fields, '$.{name}')" for name in (BYTES, MODIFIED, DIGEST)]
 _TRACKED = "FROM tracked_files JOIN items USING (number)"
 
 
@@ -57,6 +57,12 @@ def tracked_files(store: Store) -> list[TrackedFile]:
         return [TrackedFile(*row) for row in rows]
 
 
+def tracked_folders(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """Return the folders that items track, in alphabetical order."""
+    rows = connection.execute("SELECT DISTINCT folder FROM tracked_files ORDER BY folder")
+    return tuple(folder for (folder,) in rows)
+
+
 def tombstones(store: Store) -> list[TrackedFile]:
     """Return the files whose items were removed."""
     wanted = ", ".join(("''", "number", "folder", "name", *_FILE, "is_final"))
@@ -79,30 +85,30 @@ def tracks_file(connection: sqlite3.Connection, identifier: str) -> bool:
 def move_items(
     store: Store, moves: Sequence[tuple[TrackedFile, str, str, Mapping[str, Any]]]
 ) -> None:
-    """Let items and tombstones track other files, and set columns of them, in one transaction.
+    """Let items and tombstones track other files, and set fields of them, in one transaction.
 
-    `moves`: an item, the folder and the name of its file, and its columns. Those that somebody
+    `moves`: an item, the folder and the name of its file, and its fields. Those that somebody
     else has changed meanwhile stay as they are.
     """
     with changing(store) as writer:
         still = [
-            (find_number(writer.connection, item.id) or 0, item, folder, name, columns)
-            for item, folder, name, columns in moves
+            (find_number(writer.connection, item.id) or 0, item, folder, name, fields)
+            for item, folder, name, fields in moves
             if item.is_unchanged(writer.connection)
         ]
         # Files may have changed places: all must be left before one is taken.
         for number, *_ in still:
             writer.connection.execute("DELETE FROM tracked_files WHERE number = ?", (number,))
-        for number, item, folder, name, columns in still:
+        for number, item, folder, name, fields in still:
             if writer.tracker(folder, name) is None:
                 writer.track(number, folder, name)
-                writer.set_columns(item.id, columns)
+                writer.set_fields(item.id, fields)
             elif writer.tracker(item.folder, item.name) is None:
                 writer.track(number, item.folder, item.name)
-        for item, folder, name, columns in moves:
+        for item, folder, name, fields in moves:
             if not item.id:
                 _delete(writer.connection, [item.number])
-                _bury(writer.connection, folder, name, ("", (), {}), columns, is_final=True)
+                _bury(writer.connection, folder, name, ("", (), {}), fields, is_final=True)
 
 
 def remove_items(store: Store, ids: Iterable[str]) -> int:
@@ -113,10 +119,10 @@ def remove_items(store: Store, ids: Iterable[str]) -> int:
     each = list(dict.fromkeys(ids))
     with changing(store) as writer:
         for identifier in each:
-            wanted = f"SELECT folder, name, columns {_TRACKED} WHERE id = ?"
+            wanted = f"SELECT folder, name, fields {_TRACKED} WHERE id = ?"
             if (row := first_row(writer.connection, wanted, identifier)) is not None:
-                folder, name, columns = row
-                facts = parsed("[]", columns)[1]
+                folder, name, fields = row
+                facts = parsed("[]", fields)[1]
                 _bury(writer.connection, folder, name, ("", (), {}), facts, is_final=True)
             writer.remove(identifier)
     return len(each)
@@ -150,9 +156,9 @@ def _bury(
     *,
     is_final: bool = False,
 ) -> None:
-    """Write a tombstone; `facts`: columns that say what the file was."""
-    text, labels, columns = metadata
-    kept = {**columns, **{name: facts[name] for name in FILE_FIELDS if name in facts}}
+    """Write a tombstone; `facts`: fields that say what the file was."""
+    text, labels, fields = metadata
+    kept = {**fields, **{name: facts[name] for name in FILE_FIELDS if name in facts}}
     values = [folder, name, str(facts.get(DIGEST)), text, json.dumps(labels), json.dumps(kept)]
     row = [None, *values, int(is_final), checksum(*values, str(int(is_final)))]
     marks = ", ".join("?" * len(row))
@@ -185,13 +191,13 @@ def inherited(store: Store, removed: Iterable[TrackedFile]) -> dict[int, Item]:
                 continue
             if grave := next((file for file in graves if file.digest == other.digest), None):
                 graves.remove(grave)
-                text, labels, columns = user_metadata(connection, "", "", grave.number)
-                found[grave.number] = Item(None, text, labels, other.id, columns)
+                text, labels, fields = user_metadata(connection, "", "", grave.number)
+                found[grave.number] = Item(None, text, labels, other.id, fields)
     return found
 
 
-def _metadata(text: str, labels: str, columns: str) -> Metadata:
-    names, values = parsed(labels, columns)
+def _metadata(text: str, labels: str, fields: str) -> Metadata:
+    names, values = parsed(labels, fields)
     own = {name: value for name, value in values.items() if name not in FILE_FIELDS}
     return str(text), tuple(names), own
 
@@ -236,22 +242,22 @@ class FileWriter:
             return [self._put(writer, item) for item in items]
 
     def _put(self, writer: Writer, item: Item) -> str | None:
-        connection, name, digest = writer.connection, item.columns[FILE], item.columns[DIGEST]
+        connection, name, digest = writer.connection, item.fields[FILE], item.fields[DIGEST]
         own, tombstone = writer.tracker(item.folder, name), self.tombstones.get(name, 0)
         is_same = f"SELECT 1 {_TRACKED} WHERE id = ? AND {_FILE[-1]} = ?"
         if first_row(connection, is_same, own, digest) is not None:
             self.done.add(name)
             return None
-        text, labels, columns = user_metadata(connection, item.folder, name, tombstone)
+        text, labels, fields = user_metadata(connection, item.folder, name, tombstone)
         if (text, labels) != (item.text, item.labels):
             self.late.append(name)
             return None
-        facts = {name: item.columns[name] for name in FILE_FIELDS if name in item.columns}
+        facts = {name: item.fields[name] for name in FILE_FIELDS if name in item.fields}
         identifier = own or free_id(item.id, partial(find_number, connection))
         if own is not None:
             writer.remove(own)
         _delete(connection, [tombstone])
-        return writer.insert(replace(item, id=identifier, columns={**columns, **facts}))
+        return writer.insert(replace(item, id=identifier, fields={**fields, **facts}))
 
 
 def free_id(usual: str, is_taken: Callable[[str], object]) -> str:
@@ -264,7 +270,7 @@ def free_id(usual: str, is_taken: Callable[[str], object]) -> str:
 
 
 def relabel(store: Store, items: Sequence[tuple[int, Item]]) -> list[bool]:
-    """Give items other texts, labels, columns and codes, in one transaction.
+    """Give items other texts, labels, fields and codes, in one transaction.
 
     Each comes with the number that it had when it was read: one that somebody has changed
     meanwhile stays as it is. Gives which were changed.

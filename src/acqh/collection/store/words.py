@@ -140,16 +140,16 @@ def change_words(
 
 
 def words_of(
-    text: str, labels: Sequence[str], columns: Mapping[str, Any]
+    text: str, labels: Sequence[str], fields: Mapping[str, Any]
 ) -> tuple[str, str, Sequence[str], str]:
     """Return the text, the names, the labels and other signs of an item, to be looked up."""
-    others = {name: value for name, value in columns.items() if name not in TITLE_FIELDS}
-    return str(text), " ".join(names_in(columns)), labels, signs_in(others)
+    others = {name: value for name, value in fields.items() if name not in TITLE_FIELDS}
+    return str(text), " ".join(names_in(fields)), labels, signs_in(others)
 
 
-def names_in(columns: Mapping[str, Any]) -> list[str]:
-    """Return what an item is called, by its columns; of a file's name, what is words."""
-    named = {key: columns[key] for key in TITLE_FIELDS if key in columns}
+def names_in(fields: Mapping[str, Any]) -> list[str]:
+    """Return what an item is called, by its fields; of a file's name, what is words."""
+    named = {key: fields[key] for key in TITLE_FIELDS if key in fields}
     named = {key: value for key, value in named.items() if isinstance(value, str)}
     if FILE in named:
         named[FILE] = words_in_path(named[FILE])
@@ -262,7 +262,7 @@ def numbers_allowed(connection: sqlite3.Connection, query: WordQuery) -> Ints:
 def reasons(
     connection: sqlite3.Connection, expression: str, numbers: Sequence[int]
 ) -> dict[int, tuple[str, ...]]:
-    """Return where words occur, by item: "words", "labels" or both.
+    """Return where words occur, by item: "keywords", "labels" or both.
 
     `expression`: asks for any of them, as `find_words` gives it.
     """
@@ -272,7 +272,7 @@ def reasons(
     wanted = f"FROM words WHERE words MATCH ? AND {_AMONG}"
     among = listed(numbers)
     rows = connection.execute(
-        f"SELECT rowid, 'words' {wanted} UNION ALL SELECT rowid, 'labels' {wanted}",
+        f"SELECT rowid, 'keywords' {wanted} UNION ALL SELECT rowid, 'labels' {wanted}",
         (f"{{text names signs}} : ({expression})", among, f"labels : ({expression})", among),
     )
     for number, reason in rows:
@@ -398,9 +398,9 @@ def forms_of(term: str) -> list[str]:
     return list(filter(None, dict.fromkeys((term, same, same.partition(_JOINER)[0]))))
 
 
-def signs_in(columns: Mapping[str, Any]) -> str:
-    """Return the signs in the texts of columns."""
-    texts = (each for each in columns.values() if isinstance(each, str) and not each.isascii())
+def signs_in(fields: Mapping[str, Any]) -> str:
+    """Return the signs in the texts of fields."""
+    texts = (each for each in fields.values() if isinstance(each, str) and not each.isascii())
     return " \ue000 ".join(
         text if is_sign(text) else " ".join(each for each in spaced(text).split() if is_sign(each))
         for text in texts

@@ -362,8 +362,8 @@ class BuiltinMap(PlainEstimator):
 def builtin_model() -> BuiltinModel:
     """Return the model for images without captions.
 
-    Trained on captioned photographs. "The built-in image-text model" in the documentation lists them
-    and its limits. Features are those of `EfficientNetLite0` with its defaults
+    Trained on captioned photographs. "The built-in image-text model" in the documentation lists
+    them and its limits. Features are those of `EfficientNetLite0` with its defaults
     and of `MiniLM`.
 
     Returns

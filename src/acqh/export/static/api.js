@@ -6,7 +6,7 @@ import { ResponseError, titleOf } from "./errors.js";
 import { t } from "./language.js";
 import { Engine, pictureOf } from "./search.js";
 
-const MODES = ["auto", "words", "meaning"];
+const MODES = ["hybrid", "keyword", "semantic"];
 const LIMITS = { max_k: 1000, max_text_chars: 2000, max_body_bytes: 0 };
 
 /** A site has no tokens. */
@@ -50,7 +50,7 @@ export function info() {
     examples: facts.examples,
     limits: LIMITS,
     generation: facts.generation,
-    change: 0,
+    revision: 0,
   }));
 }
 

@@ -35,8 +35,8 @@ export function compare(words, hits, items) {
   const spelt = words.spoken.filter((term) => !/^[\p{L}\p{N}]+$/u.test(term)).map((term) => term.replace(PUNCTUATION, "").toLowerCase());
   const hasSigns = [...words.phrases, ...words.terms].some(isSign);
   return hits.map((hit, at) => {
-    const { text, names = [], labels, columns } = items[at];
-    const called = [text, ...names, ...(hasSigns ? Object.values(columns).filter((value) => typeof value === "string") : [])];
+    const { text, names = [], labels, fields } = items[at];
+    const called = [text, ...names, ...(hasSigns ? Object.values(fields).filter((value) => typeof value === "string") : [])];
     const whole = plain([text, ...names, ...labels].join(" ")).toLowerCase();
     const has = new Set(wordsOf(whole));
     const common = typed.filter((word) => has.has(word)).length;
@@ -65,5 +65,5 @@ export function fuse(content, words, k, wordsFirst) {
   }
   for (const [place, near] of content) if (!parts.has(place)) parts.set(place, [0, near]);
   const ranked = [...parts].sort(([, one], [, other]) => other[0] + other[1] - one[0] - one[1]).slice(0, k);
-  return ranked.map(([place, [worth, near]]) => ({ place, score: worth + near, parts: [["words", worth], ["content", near]] }));
+  return ranked.map(([place, [worth, near]]) => ({ place, score: worth + near, parts: [["keywords", worth], ["semantic", near]] }));
 }

@@ -11,7 +11,7 @@ import { compare, fuse, lengthOf, matchOf, matchOfBoth } from "./rank.js";
 const POOL = 100; // both rankings are read this far at least
 const SOME_POOL = 30; // of items that have some of the words
 const UNLIKE_WEIGHT = 0.5;
-const COLUMNS = [["words", [0, 1, 3]], ["labels", [2]]]; // where a word may stand, and what that is called
+const COLUMNS = [["keywords", [0, 1, 3]], ["labels", [2]]]; // where a word may stand, and what that is called
 
 /** A site, searched by the visitor's browser. */
 export class Engine {
@@ -82,7 +82,7 @@ export class Engine {
       for (const { place, parts } of best) match.set(place, matchOfBoth(...parts.map(([, worth]) => worth)));
       for (const { place } of best) why.set(place, reasons(found.phrases, place));
     }
-    if (asked.given.size) for (const [place] of meaning) why.set(place, [...(why.get(place) ?? []), "content"]);
+    if (asked.given.size) for (const [place] of meaning) why.set(place, [...(why.get(place) ?? []), "semantic"]);
     const searched = performance.now();
     const hits = await Promise.all(best.map(async ({ place, score }) => ({
       ...(await this.item(place)),
@@ -103,7 +103,7 @@ export class Engine {
     const n_items = this.facts.codes.n_items;
     let places = Array.from({ length: n_items }, (_, place) => place).filter((place) => !allowed || allowed[place]);
     if (order) {
-      const values = await fetchJson(this.facts.items.columns[order]);
+      const values = await fetchJson(this.facts.items.fields[order]);
       places = sortedBy(places, (place) => values[place], descending);
     }
     const items = await Promise.all(places.slice(0, k).map((place) => this.item(place)));
@@ -122,19 +122,19 @@ export class Engine {
   // --- steps -------------------------------------------------------------------------------------
 
   /** What is searched for: words to look up, and a vector. */
-  async #read({ text, item = [], unlike = [], weights = {}, mode = "auto" }, codes) {
+  async #read({ text, item = [], unlike = [], weights = {}, mode = "hybrid" }, codes) {
     const [lookup, pieces] = text ? await Promise.all([this.words(), this.pieces()]) : [];
     const parts = [];
     let words = null;
-    if (text && lookup && mode !== "meaning" && weights.text !== 0) {
+    if (text && lookup && mode !== "semantic" && weights.text !== 0) {
       words = readWords(text);
-      words.isWord = (term) => mode === "auto" && Boolean(pieces?.isWord(term));
+      words.isWord = (term) => mode === "hybrid" && Boolean(pieces?.isWord(term));
     }
     const said = words ? words.said || words.terms.join(" ") : text;
     const isUnwanted = words && !said && words.phrases.length + words.without.length > 0;
     const asked = words ? [...words.phrases, ...words.terms].join("") : "";
     const isSymbols = asked && !/[\p{L}\p{N}]/u.test(asked);
-    if (text && pieces && mode !== "words" && !isUnwanted && !isSymbols) parts.push(["text", [pieces.vector(said || text)]]);
+    if (text && pieces && mode !== "keyword" && !isUnwanted && !isSymbols) parts.push(["text", [pieces.vector(said || text)]]);
     const own = new Set();
     for (const [name, ids] of [["item", item], ["unlike", unlike]]) {
       const places = await Promise.all(ids.map((id) => this.placeOf(id)));
@@ -232,9 +232,9 @@ function explain(codes, vector, best) {
   const tables = vector ? Array.from({ length: n }, (_, book) => [...flat.slice(book * size, (book + 1) * size)]) : [];
   const names = best[0]?.parts ? best[0].parts.map(([name]) => name) : tables.map((_, book) => `codebook ${book + 1}`);
   const hits = best.map(({ place, parts }) => {
-    const words = vector ? [...codes.code(place)] : [];
-    const entries = words.map((word, book) => tables[book][word]);
-    return { words, entries, parts: parts ? parts.map(([, part]) => part) : entries };
+    const code = vector ? [...codes.code(place)] : [];
+    const entries = code.map((codeword, book) => tables[book][codeword]);
+    return { codes: code, entries, parts: parts ? parts.map(([, part]) => part) : entries };
   });
   return { query: vector ? [...vector] : [], tables, names, hits };
 }

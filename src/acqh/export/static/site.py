@@ -62,7 +62,7 @@ class SiteReport:
         Bytes that a visitor's browser fetches before the first answer, small images apart.
     n_written, n_removed : int
         Files that were not there before, and that are no longer.
-    columns : tuple of str
+    fields : tuple of str
         Those that are published.
 
     Examples
@@ -77,7 +77,7 @@ class SiteReport:
     n_first: int
     n_written: int
     n_removed: int
-    columns: tuple[str, ...]
+    fields: tuple[str, ...]
 
 
 def site(
@@ -85,7 +85,7 @@ def site(
     folder: str | PathLike[str],
     *,
     captions: bool = True,
-    columns: Sequence[str] = (),
+    fields: Sequence[str] = (),
     thumbnails: int | None = 128,
     only: str | None = None,
     base_url: str | None = None,
@@ -106,7 +106,7 @@ def site(
         Made where it is missing; must be empty or hold a site.
     captions : bool, default True
         Whether to publish texts. Without them, words in them are not found.
-    columns : sequence of str
+    fields : sequence of str
         Columns to publish, such as "date"; words of those that name an item are found.
     thumbnails : int, optional
         Longest side of small images in pixels; None for none. Collections keep 128 pixels: larger
@@ -114,7 +114,7 @@ def site(
     only : str, optional
         Publish only the items with this label.
     base_url : str, optional
-        Where originals are: the column ``file`` is added to it, and so published.
+        Where originals are: the field ``file`` is added to it, and so published.
     progress : callable, optional
         Called with the number of items done, their number, and a text.
 
@@ -127,7 +127,7 @@ def site(
     FileExistsError
         There is something else in the folder.
     InvalidInputError
-        No item has the label, a column is not there, or originals are needed and cannot be found.
+        No item has the label, a field is not there, or originals are needed and cannot be found.
 
     Examples
     --------
@@ -145,16 +145,16 @@ def site(
     kept = [item for item in every if only is None or only in item.labels]
     if not kept and only is not None:
         raise InvalidInputError(f"no item has the label {only!r}")
-    if missing := set(columns) - (known := collection.columns().keys()):
+    if missing := set(fields) - (known := collection.fields().keys()):
         there = ", ".join(sorted(known)) or "none"
-        raise InvalidInputError(f"no item has a column {sorted(missing)[0]!r}; there are: {there}")
+        raise InvalidInputError(f"no item has a field {sorted(missing)[0]!r}; there are: {there}")
     small = None if thumbnails is None else _Small(collection, kept, thumbnails)
-    shown = {*columns, *(() if base_url is None else IMAGE_FIELDS)}
+    shown = {*fields, *(() if base_url is None else IMAGE_FIELDS)}
     items = [
         replace(
             item,
             text=item.text if captions else "",
-            columns={name: value for name, value in item.columns.items() if name in shown},
+            fields={name: value for name, value in item.fields.items() if name in shown},
         )
         for item in kept
     ]
@@ -164,7 +164,7 @@ def site(
     facts: dict[str, Any] = {
         "name": collection.path.stem,
         "codes": _codes(made, collection, items),
-        "items": _texts(made, items, ids, columns, base_url, slots),
+        "items": _texts(made, items, ids, fields, base_url, slots),
         "labels": _labels(made, items),
         "images": images,
         "words": _words(made, items, kept),
@@ -180,7 +180,7 @@ def site(
     n_removed = made.finish(start)
     fetched = (size for name, size in made.files.items() if name.startswith(_FIRST))
     n_first = made.parts["page"] + sum(fetched)
-    return SiteReport(len(items), made.parts, n_first, made.n_written, n_removed, tuple(columns))
+    return SiteReport(len(items), made.parts, n_first, made.n_written, n_removed, tuple(fields))
 
 
 def _codes(made: SiteFolder, collection: Collection, items: Sequence[Item]) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def _texts(
     made: SiteFolder,
     items: Sequence[Item],
     ids: Sequence[str],
-    columns: Sequence[str],
+    fields: Sequence[str],
     base_url: str | None,
     slots: Mapping[int, int],
 ) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def _texts(
             row["original"] = base_url + quote(file)
         if place in slots:
             row["image"] = slots[place]
-        if names := names_in(item.columns):
+        if names := names_in(item.fields):
             row["names"] = names
         rows.append(row)
     starts = range(0, len(rows), _ITEMS_A_FILE)
@@ -224,9 +224,9 @@ def _texts(
         "ids": made.put("texts", "ids.txt", "".join(ids).encode()),
         "id_length": 2 * _ID_BYTES,
         # By which the page puts items in order.
-        "columns": {
-            name: made.put_json("texts", "column", [item.columns.get(name) for item in items])
-            for name in columns
+        "fields": {
+            name: made.put_json("texts", "column", [item.fields.get(name) for item in items])
+            for name in fields
             if _DATES.match(name)
         },
     }
@@ -323,7 +323,7 @@ def _words(
 def _queries(made: SiteFolder, collection: Collection) -> dict[str, Any] | None:
     """Write what turns typed words into a query vector, where the table of pieces can."""
     try:
-        table = collection.opened.query_table
+        table = collection.opened.fast_encoder
     except CollectionError:
         return None  # words are still looked up
     return {

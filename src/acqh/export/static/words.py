@@ -73,7 +73,7 @@ def _indexed(items: Sequence[Item]) -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(WORDS_SCHEMA)
         for number, item in enumerate(items, start=1):
-            words = words_of(item.text, item.labels, item.columns)
+            words = words_of(item.text, item.labels, item.fields)
             change_words(connection, number, *words)
         connection.execute(VOCABULARY)
         places = "CREATE VIRTUAL TABLE temp.places USING fts5vocab(main, words, instance)"

@@ -124,7 +124,7 @@ async function checkCollection() {
     return; // the next search shows the error
   }
   const isRebuilt = now.generation !== facts.generation;
-  if (!isRebuilt && now.change === facts.change) return;
+  if (!isRebuilt && now.revision === facts.revision) return;
   await loadFacts().catch(() => {});
   if (!isRebuilt) return;
   items.clear();
@@ -205,7 +205,7 @@ function arranged(found) {
 function ordered(found) {
   const column = query.order && asks(query) && dateColumnOf(found);
   if (!column) return found;
-  return sortedBy(found, ({ columns }) => columns[column] ?? null, query.order === "new");
+  return sortedBy(found, ({ fields }) => fields[column] ?? null, query.order === "new");
 }
 
 function drawExamples(areShown) {
@@ -295,7 +295,7 @@ addDetail(page, {
 const map = new CollectionMap(page, (id) => open(id), (label) => ask({ labels: [...new Set([...query.labels, label])] }));
 
 async function showMap(signal) {
-  const state = `${facts.generation} ${facts.change}`;
+  const state = `${facts.generation} ${facts.revision}`;
   if (mapped === state) return;
   map.wait(t("map.wait", { n: facts.n_items }));
   try {

@@ -47,8 +47,8 @@ export function fillDetail(page, item, at, n, canSubtract) {
   page["detail-labels"].replaceChildren(
     ...item.labels.map((name) => make("button", { type: "button", className: "chip", value: name, title: name }, shortOf(name))),
   );
-  page["detail-columns"].replaceChildren(
-    ...columnsOf(item).map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, ...breakable(value)))),
+  page["detail-fields"].replaceChildren(
+    ...fieldsOf(item).map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, ...breakable(value)))),
   );
   page.unlike.hidden = !canSubtract;
   page.original.hidden = !item.original;
@@ -70,11 +70,11 @@ export function fillDetail(page, item, at, n, canSubtract) {
   if (!page.detail.open) page.detail.showModal();
 }
 
-/** The columns of an item as texts; of those of a tracked folder, the readable ones. */
-function columnsOf({ columns, file, copies = [] }) {
-  const isOfFolder = file !== null && columns.file === file && "sha256" in columns;
+/** The fields of an item as texts; of those of a tracked folder, the readable ones. */
+function fieldsOf({ fields, file, copies = [] }) {
+  const isOfFolder = file !== null && fields.file === file && "sha256" in fields;
   const readable = { bytes: size, modified: minute, date: minute };
-  const rows = Object.entries(columns)
+  const rows = Object.entries(fields)
     .filter(([name, value]) => value !== null && value !== file && !(isOfFolder && name === "sha256"))
     .map(([name, value]) => (isOfFolder && name in readable ? [t(`field.${name}`), readable[name](value)] : [name, String(value)]));
   return copies.length ? [...rows, [t("field.copies"), copies.join(", ")]] : rows;

@@ -26,7 +26,7 @@ export function fillGrid(list, hits, addressOf) {
 export function folded(hits) {
   const first = new Map();
   for (const hit of hits) {
-    const digest = hit.columns.sha256 ?? hit.id;
+    const digest = hit.fields.sha256 ?? hit.id;
     if (first.has(digest)) first.get(digest).copies.push(hit.file ?? hit.id);
     else first.set(digest, { ...hit, copies: [] });
   }

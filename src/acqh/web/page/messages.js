@@ -72,8 +72,8 @@ export function verdictOf(hits) {
 
 /** The column of items that holds a date, or null. */
 export function dateColumnOf(items) {
-  for (const { columns } of items) {
-    for (const name of Object.keys(columns)) if (DATES.test(name) && columns[name] !== null) return name;
+  for (const { fields } of items) {
+    for (const name of Object.keys(fields)) if (DATES.test(name) && fields[name] !== null) return name;
   }
   return null;
 }

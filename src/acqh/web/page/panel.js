@@ -38,8 +38,8 @@ function scoresOf({ explanation, hits }, position) {
   const { entries, parts } = explanation.hits[position];
   const part = (name) => (explanation.names.includes(name) ? parts[explanation.names.indexOf(name)] : null);
   const similarity = entries.length ? entries.reduce((sum, entry) => sum + entry, 0) : null;
-  const semantic = similarity === null ? null : part("content") ?? (isSame(hits[position]) ? null : hits[position].match);
-  return { similarity, level: levelOf(similarity, semantic), semantic, keywords: part("words") };
+  const semantic = similarity === null ? null : part("semantic") ?? (isSame(hits[position]) ? null : hits[position].match);
+  return { similarity, level: levelOf(similarity, semantic), semantic, keywords: part("keywords") };
 }
 
 /** The similarity at which the confidence is one half. */
@@ -175,7 +175,7 @@ function stepper(hits, position, show) {
 /** One row per codebook: its table with the codeword marked, the byte, and the entry. */
 function lookup({ explanation }, position) {
   const { tables } = explanation;
-  const { words, entries: parts } = explanation.hits[position];
+  const { codes, entries: parts } = explanation.hits[position];
   const most = Math.max(...tables.flat().map(Math.abs)) || 1;
   const colours = palette();
   const bar = waterfall(parts);
@@ -186,8 +186,8 @@ function lookup({ explanation }, position) {
     const from = reached;
     reached += parts[index];
     const kind = parts[index] < 0 ? "below" : "above";
-    const shown = make("td", {}, strip(table, words[index], most, colours));
-    return line(decimal(parts[index]), from, reached, kind, shown, make("td", {}, make("b", {}, `${words[index]}`)));
+    const shown = make("td", {}, strip(table, codes[index], most, colours));
+    return line(decimal(parts[index]), from, reached, kind, shown, make("td", {}, make("b", {}, `${codes[index]}`)));
   });
   const total = line(decimal(reached), 0, reached, "total", make("td", {}, t("panel.total")), make("td", {}));
   const head = [t("panel.table"), t("panel.byte"), t("panel.adds"), ""].map((name) => make("th", { scope: "col" }, name));

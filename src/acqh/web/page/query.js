@@ -78,7 +78,7 @@ export function bodyOf(query, k, explain) {
   if (query.labels.length) body.where = { label: query.labels };
   // Keyword search needs a text alone; with images or items only its vector counts.
   const isText = body.text && !body.item && !body.unlike && !query.pictures.length;
-  if (query.mode && (isText || query.mode !== "words")) body.mode = query.mode;
+  if (query.mode && (isText || query.mode !== "keyword")) body.mode = query.mode;
   return body;
 }
 
