@@ -70,7 +70,7 @@ def test_what_telephones_make_finds_its_like(client, collection, start):
     damaged = client.post("/search/images", files={"image": file.getvalue()[:60]})
     assert damaged.status_code == 422
     large = {"image": ("l.heic", file.getvalue(), "image/heic")}
-    with start(collection.path, max_pixels=64 * 48 - 1) as strict:
+    with start(collection.path, max_megapixels=(64 * 48 - 1) / 1e6) as strict:
         assert strict.post("/search/images", files=large).status_code == 413
 
 

@@ -84,7 +84,7 @@ def test_vectors_search_a_collection_of_features(start, tmp_path):
 
 def test_hits_name_the_file_and_lead_to_the_original(photographs, start):
     path, folder = photographs
-    with start(path, image_root=folder) as client:
+    with start(path, originals=folder) as client:
         hit = client.post("/search", json={"text": "sea", "k": 1}).json()["hits"][0]
         assert hit["file"] == hit["id"] == "sea 1.png"
         image = client.get(hit["original"])
@@ -124,7 +124,7 @@ def test_originals_lie_in_the_folder_of_images_and_are_images(tmp_path, start, m
         image_encoder="hog",
         text_encoder="tfidf",
     ).close()
-    with start(tmp_path / "a.acqh", image_root=folder) as client:
+    with start(tmp_path / "a.acqh", originals=folder) as client:
         for name in names:
             answer = client.get("/item/original", params={"id": name})
             assert answer.status_code == 404, name

@@ -72,7 +72,7 @@ def png_header(width, height):
 def narrow(built, start):
     """Return a client of a service with narrow limits."""
     limits = {"max_body_bytes": 20_000, "max_body_seconds": 0.3}
-    with start(built, max_pixels=10_000, **limits) as client:
+    with start(built, max_megapixels=0.01, **limits) as client:
         yield client
 
 

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 
 from acqh.serve.live import Workers
 from acqh.serve.middleware import LimitBody, Shield, allowed_names
-from acqh.serve.schemas import problem
+from acqh.serve.schemas import error_response
 from acqh.serve.settings import Limits
 
 
@@ -28,7 +28,7 @@ async def echo(scope, receive, send):
             n_bytes += len(message.get("body", b""))
             more = message.get("more_body", False)
     except HTTPException as error:
-        await problem(error.status_code, error.detail, error.headers)(scope, receive, send)
+        await error_response(error.status_code, error.detail, error.headers)(scope, receive, send)
         return
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": str(n_bytes).encode()})
@@ -213,9 +213,9 @@ def test_as_many_threads_describe_images_as_search():
 def test_images_may_have_as_many_pixels_as_is_set(built, start):
     file = io.BytesIO()
     Image.new("1", (8_192, 8_192)).save(file, "PNG")  # 67 million
-    with start(built, max_pixels=70_000_000) as client:
+    with start(built, max_megapixels=70) as client:
         assert client.post("/search/images", files={"image": file.getvalue()}).status_code == 200
-    with start(built, max_pixels=60_000_000) as client:
+    with start(built, max_megapixels=60) as client:
         assert client.post("/search/images", files={"image": file.getvalue()}).status_code == 413
 
 

@@ -353,7 +353,7 @@ def test_scrolling_brings_more(client, visit):
 
 def test_dates_order_items_and_files_are_named(photographs, start, visit):
     path, folder = photographs
-    with start(path, image_root=folder) as client:
+    with start(path, originals=folder) as client:
         page = visit(client, "/?label=sea")
         expect(hits(page)).to_have_count(4)
         days = lambda: [title.split("\n")[1] for title in titles(page)]  # noqa: E731

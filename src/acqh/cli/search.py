@@ -141,7 +141,7 @@ def serve(
 
     settings = _settings(
         collection=collection, host=host, port=port, token_file=token_file,
-        write_token_file=write_token_file, image_root=image_root, root_path=root_path,
+        write_token_file=write_token_file, originals=image_root, root_path=root_path,
         examples=examples or None,
         query_encoder=query_encoder, workers=workers,
     )  # fmt: skip

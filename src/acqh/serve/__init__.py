@@ -1,4 +1,4 @@
-"""The HTTP service: search over a collection, within limits, and the page that uses it."""
+"""The server: an HTTP API to search a collection, and the web interface."""
 
 from acqh._core.imports import require
 

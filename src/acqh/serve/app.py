@@ -17,11 +17,11 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from acqh.serve import schemas
+from acqh.serve.handlers import Handlers
 from acqh.serve.metrics import METRICS_TYPE
 from acqh.serve.middleware import LimitBody, Shield, allowed_names
 from acqh.serve.operations import Operation, openapi, routes
-from acqh.serve.schemas import problem
-from acqh.serve.service import Service
+from acqh.serve.schemas import error_response
 from acqh.serve.settings import Limits, Settings, Tokens, read_tokens
 from acqh.web import PAGE
 from acqh.web.originals import BROWSER_FORMATS
@@ -70,8 +70,8 @@ def create_app(settings: Settings | None = None, *, limits: Limits | None = None
     settings = settings or Settings()  # type: ignore[call-arg]
     limits = limits or settings.limits
     tokens = read_tokens(settings)
-    service = Service(settings, limits, tokens.write is not None)
-    operations = _operations(service, tokens)
+    handlers = Handlers(settings, limits, tokens.write is not None)
+    operations = _operations(handlers, tokens)
     document = to_json(openapi(operations, settings.root_path))
 
     async def page(_: Request) -> Response:
@@ -82,12 +82,12 @@ def create_app(settings: Settings | None = None, *, limits: Limits | None = None
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        watching = asyncio.create_task(service.live.watch())
+        watching = asyncio.create_task(handlers.live.watch())
         try:
             yield
         finally:
             watching.cancel()
-            await asyncio.to_thread(service.live.close)
+            await asyncio.to_thread(handlers.live.close)
 
     app = Starlette(
         routes=[
@@ -101,7 +101,7 @@ def create_app(settings: Settings | None = None, *, limits: Limits | None = None
                 Shield,
                 hosts=allowed_names(settings.host, settings.is_loopback, settings.allowed_hosts),
                 root_path=settings.root_path,
-                metrics=service.metrics,
+                metrics=handlers.metrics,
                 is_open=tokens.read is None and not settings.allowed_hosts,
             ),
             Middleware(LimitBody, limits=limits),
@@ -109,7 +109,7 @@ def create_app(settings: Settings | None = None, *, limits: Limits | None = None
         exception_handlers={HTTPException: _failed},
         lifespan=lifespan,
     )
-    app.state.live = service.live
+    app.state.live = handlers.live
     return app
 
 
@@ -121,7 +121,7 @@ async def _failed(_: Request, error: Any) -> Response:
     elif error.status_code == 405:
         headers.setdefault("Allow", "GET, HEAD")  # files of the web interface
         detail = f"this address allows {headers['Allow']} only"
-    return problem(error.status_code, detail, headers)
+    return error_response(error.status_code, detail, headers)
 
 
 class Static(StaticFiles):
@@ -134,7 +134,7 @@ class Static(StaticFiles):
         return response
 
 
-def _operations(service: Service, tokens: Tokens) -> list[Operation]:
+def _operations(handlers: Handlers, tokens: Tokens) -> list[Operation]:
     """Return the operations that the settings allow."""
     server = partial(Operation, tag="server")
     read = partial(Operation, tag="read", may_use=tokens.may_read if tokens.read else None)
@@ -144,24 +144,24 @@ def _operations(service: Service, tokens: Tokens) -> list[Operation]:
     add = partial(write, "POST", answer=schemas.Added, status=201)
     images = {"body": schemas.ImagesQuery, "form": "query", "max_images": schemas.MAX_IMAGES}
     operations = [
-        server("GET", "/healthz", service.health, answer=schemas.Health),
-        server("GET", "/readyz", service.ready, answer=schemas.Readiness),
-        find("/search", service.search, body=schemas.Query),
-        find("/search/images", service.search, **images),
-        find("/browse", service.browse, body=schemas.Browse),
-        item("/item", service.item, answer=schemas.Item),
-        item("/item/thumbnail", service.thumbnail, answer=("image/webp",)),
-        item("/item/original", service.original, answer=_ORIGINALS),
-        read("GET", "/labels", service.labels, answer=schemas.Labels),
-        read("GET", "/map", service.map, answer=schemas.Map),
-        read("GET", "/info", service.info, answer=schemas.Info),
-        read("GET", "/metrics", service.scrape, answer=(METRICS_TYPE,)),
+        server("GET", "/healthz", handlers.health, answer=schemas.Health),
+        server("GET", "/readyz", handlers.ready, answer=schemas.Readiness),
+        find("/search", handlers.search, body=schemas.Query),
+        find("/search/images", handlers.search, **images),
+        find("/browse", handlers.browse, body=schemas.Browse),
+        item("/item", handlers.item, answer=schemas.Item),
+        item("/item/thumbnail", handlers.thumbnail, answer=("image/webp",)),
+        item("/item/original", handlers.original, answer=_ORIGINALS),
+        read("GET", "/labels", handlers.labels, answer=schemas.Labels),
+        read("GET", "/map", handlers.map, answer=schemas.Map),
+        read("GET", "/info", handlers.info, answer=schemas.Info),
+        read("GET", "/metrics", handlers.scrape, answer=(METRICS_TYPE,)),
     ]
     if tokens.write is None:
         return operations
     return [
         *operations,
-        add("/items", service.add, body=schemas.NewItems),
-        add("/item", service.add_image, body=schemas.ImageItem, form="item"),
-        write("DELETE", "/item", service.remove, has_id=True, status=204),
+        add("/items", handlers.add, body=schemas.NewItems),
+        add("/item", handlers.add_image, body=schemas.ImageItem, form="item"),
+        write("DELETE", "/item", handlers.remove, has_id=True, status=204),
     ]

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from acqh.serve.middleware import MAX_HEADER_BYTES, SECURITY_HEADERS
-from acqh.serve.schemas import RETRY, problem
+from acqh.serve.schemas import RETRY, error_response
 from acqh.serve.settings import Limits
 
 # The kernel's buffer for an unread answer. Default: megabytes.
@@ -39,7 +39,7 @@ class Connections:
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self.app = app
         self.limits = limits
-        self._most = min(limits.max_connections, room_for_connections())
+        self._most = min(limits.max_connections, max_open_connections())
         self._open: dict[Any, Connection] = {}
         self._sweeping: asyncio.TimerHandle | None = None
 
@@ -97,7 +97,7 @@ class Connections:
                 self._limit_unread(connection)
 
     def admit(self, new: "Connection") -> bool:
-        """Return whether there is room, or can be made, for another connection."""
+        """Return whether another connection may be opened, after closing an idle one if needed."""
         same = [
             connection for connection in self._open.values() if connection.network == new.network
         ]
@@ -187,7 +187,9 @@ class Connection(asyncio.Protocol):
             self._protocol.connection_made(transport)
             return
         self._protocol = asyncio.Protocol()
-        transport.write(_raw(problem(503, "there are too many connections; try again", RETRY)))
+        transport.write(
+            _raw(error_response(503, "there are too many connections; try again", RETRY))
+        )
         transport.close()
 
     def data_received(self, data: bytes) -> None:
@@ -247,7 +249,7 @@ def network_of(host: str) -> str:
     return str(ipaddress.ip_network((address, 64), strict=False).network_address)
 
 
-def room_for_connections() -> int:
+def max_open_connections() -> int:
     """Return how many connections the process has file descriptors for, one for a file each."""
     try:
         import resource

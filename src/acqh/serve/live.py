@@ -27,7 +27,7 @@ from acqh.errors import (
     ReplacedError,
 )
 from acqh.io.manifest import MANIFEST_NAME
-from acqh.serve.connections import room_for_connections
+from acqh.serve.connections import max_open_connections
 from acqh.serve.metrics import Metrics
 from acqh.serve.schemas import RETRY
 from acqh.serve.settings import Limits, Settings
@@ -105,15 +105,15 @@ class Workers:
 class Live:
     """The collection that is being served.
 
-    If the manifest on disk changes, its generation is opened beside the current one, is verified,
-    and answers a query of each kind. Then it takes the place of the current one, which is closed
-    when all work that started with it has ended.
+    If the manifest on disk changes, its generation is opened, verified, and answers a query of each
+    kind. Then it replaces the current one, which is closed when all work that started with it has
+    ended.
 
-    `problem`: why the collection on disk is not served, if it is not.
+    `reload_error`: why the collection on disk is not served; None if it is.
     """
 
     def __init__(self, settings: Settings, limits: Limits, metrics: Metrics) -> None:
-        self.problem: str | None = None
+        self.reload_error: str | None = None
         self._path = settings.collection
         self._settings = settings
         self._reload_seconds = limits.reload_seconds
@@ -128,10 +128,10 @@ class Live:
             self.collection.close()
             raise CollectionError(
                 f"{self._path} is not writable here, but --write-token-file is set; give the "
-                "server's user the right to write there, or leave out the option"
+                "server's user the right to write there, or omit the option"
             )
         # Half of the possible connections are idle and can be closed for new ones.
-        n_requests = min(limits.max_requests, max(1, room_for_connections() // 2))
+        n_requests = min(limits.max_requests, max(1, max_open_connections() // 2))
         self.workers = Workers(settings.n_threads, n_requests, limits.max_work_seconds)
         metrics.items.set(len(self.collection))
 
@@ -209,16 +209,16 @@ class Live:
     def reload(self) -> bool:
         """Open the collection on disk, and serve it if it is sound and can answer queries.
 
-        Returns whether it is served now; if not, `problem` says why.
+        Returns whether it is served now; if not, see `reload_error`.
         """
         with self._reloading:
             manifest = None
             try:
-                # Before opening: if another one comes in between, the next look sees it.
+                # Before opening: the next check then notices one that is written meanwhile.
                 manifest = self._read_manifest()
                 fresh = self._open(verify=True)
             except Exception as error:  # whatever damage does, the old one is still there
-                self.problem = (
+                self.reload_error = (
                     "the collection on disk is damaged; the previous one is served; see the log"
                 )
                 self._failed = manifest
@@ -226,7 +226,7 @@ class Live:
                 self._metrics.reloads.labels("damaged").inc()
                 self._metrics.reload_failed.set(1)
                 return False
-            self.problem = self._failed = None
+            self.reload_error = self._failed = None
             self._metrics.items.set(len(fresh))
             self._metrics.reloads.labels("swapped").inc()
             self._metrics.reload_failed.set(0)
@@ -240,16 +240,16 @@ class Live:
         """Reload the collection whenever it changes on disk, until cancelled."""
         self._wake = asyncio.Event()
         while True:
-            look = self.refresh
+            reload = self.refresh
             try:
                 async with asyncio.timeout(self._reload_seconds):
                     await self._wake.wait()
-                look = self.reload
+                reload = self.reload
             except TimeoutError:
                 pass
             self._wake.clear()
             try:
-                await asyncio.to_thread(look)
+                await asyncio.to_thread(reload)
             except Exception:
                 _LOG.exception("the collection on disk could not be read")
 
@@ -266,7 +266,7 @@ class Live:
 
 
 def _check_items(collection: Collection) -> None:
-    """Compare the checksums of all items: 10 s per million, most of it beside other threads.
+    """Compare the checksums of all items: 10 s per million, mostly while other threads run.
 
     Raises CorruptBundleError: an item or the file is damaged. ``acqh verify`` also compares the
     fields and words that items are found by, which takes ten times as long.

@@ -10,7 +10,7 @@ from acqh.collection import Answer
 
 # Where workers write their metrics, if there are several; prometheus_client reads it on import.
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-# A search takes microseconds, an image to describe tens of milliseconds.
+# A search takes microseconds, encoding an image tens of milliseconds.
 _BUCKETS = [round(step * 10.0**power, 7) for power in range(-5, 1) for step in (1, 2.5, 5)]
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -30,21 +30,27 @@ class Metrics:
         self.requests = counter(
             "acqh_requests", "Requests answered.", ["method", "route", "status"]
         )
-        self.request_seconds = times("acqh_request_seconds", "From header to answer.", ["route"])
+        self.request_seconds = times(
+            "acqh_request_seconds", "Seconds from header to answer.", ["route"]
+        )
         self.in_flight = gauge(
             "acqh_requests_in_flight", "Requests being answered now.", multiprocess_mode="livesum"
         )
         worker = gauge("acqh_worker_info", "Worker processes.", multiprocess_mode="liveall")
         worker.set(1)
-        self.search_seconds = times("acqh_search_seconds", "Time in the index alone.")
-        self.encode_seconds = times("acqh_encode_seconds", "To turn a query into a vector.")
-        self.items_scanned = counter("acqh_items_scanned", "Items that searches looked at.")
+        self.search_seconds = times("acqh_search_seconds", "Seconds of a search in the index.")
+        self.encode_seconds = times("acqh_encode_seconds", "Seconds to encode a query.")
+        self.items_scanned = counter("acqh_items_scanned", "Items scanned by searches.")
         self.items = gauge(
             "acqh_items", "Items in the collection.", multiprocess_mode="livemostrecent"
         )
-        self.reloads = counter("acqh_reloads", "Collections built again, by outcome.", ["outcome"])
+        self.reloads = counter(
+            "acqh_reloads", "Reloads of the collection, by outcome.", ["outcome"]
+        )
         self.reload_failed = gauge(
-            "acqh_reload_failed", "1 while that on disk is damaged.", multiprocess_mode="livemax"
+            "acqh_reload_failed",
+            "1 while the collection on disk cannot be opened.",
+            multiprocess_mode="livemax",
         )
 
     def count(self, answer: Answer) -> None:
@@ -54,7 +60,7 @@ class Metrics:
         self.items_scanned.inc(answer.n_scanned)
         self.items.set(answer.n_items)
 
-    def page(self) -> bytes:
+    def text(self) -> bytes:
         """Return the metrics of all workers in Prometheus' text format."""
         if not self._is_shared:
             return prometheus.generate_latest(self.registry)
@@ -64,5 +70,5 @@ class Metrics:
 
 
 def mark_dead(process: int) -> None:
-    """Forget what a worker that has ended was doing; its counts stay."""
+    """Drop the gauges of a worker that has ended; its counters stay."""
     mark_process_dead(process, os.environ[FOLDER])  # type: ignore[no-untyped-call]

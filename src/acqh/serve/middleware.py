@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from acqh.serve.metrics import Metrics
-from acqh.serve.schemas import RETRY, problem
+from acqh.serve.schemas import RETRY, error_response
 from acqh.serve.settings import Limits
 
 _LOG = logging.getLogger(__name__)
@@ -97,9 +97,9 @@ class LimitBody:
         app = self.app
         if headers.get("content-encoding", "identity").strip().lower() != "identity":
             detail = "compressed bodies are not supported; send it without Content-Encoding"
-            app = problem(415, detail, {"Accept-Encoding": "identity"} | _CLOSE)
+            app = error_response(415, detail, {"Accept-Encoding": "identity"} | _CLOSE)
         elif body.n_declared > most:
-            app = problem(413, _TOO_LONG.format(most), _CLOSE)
+            app = error_response(413, _TOO_LONG.format(most), _CLOSE)
         try:
             await app(scope, body.receive, close_if_unread)
         finally:
@@ -196,9 +196,9 @@ class _Body:
 class Shield:
     """ASGI middleware around everything else.
 
-    It rejects requests that name another host (DNS rebinding) or have a header that is too long,
-    adds security headers to every answer, hides internal errors from clients, and counts and times
-    requests by route, never by text that clients send.
+    It rejects requests that name another host (DNS rebinding) or have a header that is too long.
+    It adds security headers to every answer and hides internal errors from clients. It counts and
+    times requests by route, never by text that clients send.
 
     `hosts`: names by which clients may call; None allows any. `root_path`: prefix that paths may
     have; Starlette removes it. `is_open`: everybody on this machine may read, so that a proxy here
@@ -246,7 +246,7 @@ class Shield:
                 _LOG.exception("%s failed", scope["method"])
                 if status != _CLIENT_GONE:
                     raise
-                failure = problem(500, "an error in the server; see its log")
+                failure = error_response(500, "an error in the server; see its log")
                 await failure(scope, receive, add_headers)
             finally:
                 route = getattr(scope.get("route"), "path", None) or "other"
@@ -258,15 +258,15 @@ class Shield:
     def _rejection(self, scope: Scope) -> Response | None:
         size = sum(len(name) + len(value) for name, value in scope["headers"])
         if size > MAX_HEADER_BYTES:
-            return problem(431, f"send at most {MAX_HEADER_BYTES:,} bytes of header", _CLOSE)
+            return error_response(431, f"send at most {MAX_HEADER_BYTES:,} bytes of header", _CLOSE)
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if len(hosts) > 1:
-            return problem(400, "send one Host header")
+            return error_response(400, "send one Host header")
         if self.hosts is not None and host_name("".join(hosts)) not in self.hosts:
-            return problem(400, "host not allowed; add it to ACQH_ALLOWED_HOSTS")
+            return error_response(400, "host not allowed; add it to ACQH_ALLOWED_HOSTS")
         is_proxied = scope.get("http_version") == "1.0" or not _PROXY_HEADERS.isdisjoint(headers)
-        return problem(403, _NO_PROXY) if self.is_open and is_proxied else None
+        return error_response(403, _NO_PROXY) if self.is_open and is_proxied else None
 
 
 def allowed_names(host: str, is_loopback: bool, extra: list[str]) -> frozenset[str] | None:

@@ -1,4 +1,4 @@
-"""Operations of the API: each parses its request, answers it, and describes both in OpenAPI."""
+"""Operations of the API: each parses its request, answers it, and documents both in OpenAPI."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from acqh import __version__
 from acqh.collection.types import MAX_ID_CHARACTERS
-from acqh.serve.schemas import PROBLEM_TYPE, Problem, parse
+from acqh.serve.schemas import ERROR_TYPE, ErrorResponse, parse
 
 JSON, FORM = "application/json", "multipart/form-data"
 _REF = "#/components/schemas/{model}"
@@ -81,35 +81,35 @@ class Operation:
             contents = [content for file in files if (content := await file.read())]
             return parse(self.body, text), contents
 
-    def describe(self) -> dict[str, Any]:
+    def to_openapi(self) -> dict[str, Any]:
         """Return the operation in OpenAPI."""
         failures = {400, 403, 404, 429, 431, 500, 503} | ({401} if self.may_use else set())
-        described: dict[str, Any] = {
+        document: dict[str, Any] = {
             "tags": [self.tag],
             "summary": (self.handler.__doc__ or "").partition("\n")[0],
             "operationId": f"{self.method.lower()}{self.path.replace('/', '_')}",
         }
         if self.may_use:
-            described["security"] = [{"bearer": []}]
+            document["security"] = [{"bearer": []}]
         if self.has_id:
             failures.add(422)
             parameter = {"name": "id", "in": "query", "required": True, "schema": _ID}
-            described["parameters"] = [parameter]
+            document["parameters"] = [parameter]
         if self.body is not None:
             failures |= {408, 413, 415, 422}
             content = {FORM: self._form_schema()} if self.form else _content(JSON, self.body)
-            described["requestBody"] = {"required": True, "content": content}
+            document["requestBody"] = {"required": True, "content": content}
         success: dict[str, Any] = {"description": "Success."}
         if isinstance(self.answer, tuple):
             success["content"] = {media_type: {} for media_type in self.answer}
         elif self.answer is not None:
             success["content"] = _content(JSON, self.answer)
-        problems = {"content": _content(PROBLEM_TYPE, Problem)}
-        described["responses"] = {str(self.status): success} | {
-            str(status): {"description": HTTPStatus(status).phrase, **problems}
+        errors = {"content": _content(ERROR_TYPE, ErrorResponse)}
+        document["responses"] = {str(self.status): success} | {
+            str(status): {"description": HTTPStatus(status).phrase, **errors}
             for status in sorted(failures)
         }
-        return described
+        return document
 
     def _form_schema(self) -> dict[str, Any]:
         files = {"type": "array", "items": _FILE, "minItems": 1, "maxItems": self.max_images}
@@ -146,7 +146,7 @@ def openapi(operations: Sequence[Operation], root_path: str) -> dict[str, Any]:
     """Return the OpenAPI document of operations."""
     bodies: set[Any] = {operation.body for operation in operations} - {None}
     answers = {op.answer for op in operations if not isinstance(op.answer, tuple | None)} | {
-        Problem
+        ErrorResponse
     }
     adapters: list[Any] = [
         (model.__name__, "validation" if model in bodies else "serialization", TypeAdapter(model))
@@ -155,7 +155,7 @@ def openapi(operations: Sequence[Operation], root_path: str) -> dict[str, Any]:
     _, definitions = TypeAdapter.json_schemas(adapters, ref_template=_REF)
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = operation.describe()
+        paths.setdefault(operation.path, {})[operation.method.lower()] = operation.to_openapi()
     bearer = {"type": "http", "scheme": "bearer", "description": "The token of acqh serve."}
     return {
         "openapi": "3.1.0",

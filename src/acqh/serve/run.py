@@ -34,7 +34,7 @@ Announce = Callable[[str], object]
 
 
 def run(settings: Settings, announce: Announce = lambda _: None) -> None:
-    """Serve a collection until the process is told to stop.
+    """Serve a collection until the process is stopped.
 
     SIGHUP reloads the collection, whether or not it seems to have changed.
 
@@ -58,11 +58,11 @@ def run(settings: Settings, announce: Announce = lambda _: None) -> None:
     http://127.0.0.1:8000/
     """
     with listen(settings) as listening:
-        tell = partial(announce, address_of(listening))
+        on_ready = partial(announce, address_of(listening))
         if settings.workers == 1:
-            _serve(settings, listening, settings.limits, tell)
+            _serve(settings, listening, settings.limits, on_ready)
         else:
-            _Supervisor(settings, listening).run(tell)
+            _Supervisor(settings, listening).run(on_ready)
 
 
 def listen(settings: Settings) -> socket.socket:
@@ -103,8 +103,8 @@ class Server(uvicorn.Server):
     ) -> None:
         self.connections = connections = Connections(app, limits)
 
-        def protocol(**given: Any) -> Connection:
-            return Connection(connections, HttpToolsProtocol(**given))
+        def protocol(**options: Any) -> Connection:
+            return Connection(connections, HttpToolsProtocol(**options))
 
         super().__init__(
             uvicorn.Config(
@@ -114,8 +114,8 @@ class Server(uvicorn.Server):
                 ws="none",
                 lifespan="on",
                 access_log=False,
-                log_config=None,  # the program that runs us says where logs go
-                log_level="error",  # malformed requests are no business of the log
+                log_config=None,  # left to the program that runs the server
+                log_level="error",  # without malformed requests
                 server_header=False,
                 proxy_headers=False,
                 timeout_graceful_shutdown=max(1, round(limits.max_work_seconds)),
@@ -124,7 +124,7 @@ class Server(uvicorn.Server):
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then say so."""
+        """Start, then call `ready`."""
         await super().startup(sockets)
         if self.started and sockets:
             for listening in sockets:  # the queue may be longer than what is accepted at once
@@ -192,18 +192,18 @@ class _Supervisor:
 
     def _start(self) -> None:
         """Start a worker, and wait until it accepts connections."""
-        here, there = self._spawn.Pipe()
+        receiver, sender = self._spawn.Pipe()
         level = logging.getLogger().getEffectiveLevel()
-        given = self._settings, self._listening, self._limits, there, level
-        process = self._spawn.Process(target=_work, args=given, daemon=True)
+        arguments = self._settings, self._listening, self._limits, sender, level
+        process = self._spawn.Process(target=_work, args=arguments, daemon=True)
         process.start()
-        there.close()
+        sender.close()
         self._started[process] = time.monotonic()
-        while not wait([here, process.sentinel], timeout=0.5):
+        while not wait([receiver, process.sentinel], timeout=0.5):
             if self._is_stopping:
                 return
         try:
-            error = here.recv()
+            error = receiver.recv()
         except EOFError:
             error = RuntimeError("a worker ended before it served; see the log")
         if error is not None and not self._is_stopping:
@@ -212,7 +212,7 @@ class _Supervisor:
 
     def _replace_dead(self) -> None:
         wait([process.sentinel for process in self._started], timeout=0.5)
-        for process in [each for each in self._started if not each.is_alive()]:
+        for process in [dead for dead in self._started if not dead.is_alive()]:
             lived = time.monotonic() - self._started.pop(process)
             self._serving.discard(process)
             mark_dead(process.pid)

@@ -29,7 +29,7 @@ _MAX_LABELS = 100
 _MAX_COLUMNS = 100
 _MAX_IDS = 32
 _MAX_NUMBERS = 65_536
-# Any object has fewer fields of its own: each that is unknown would be an error.
+# Objects have fewer fields; every unknown one would be listed as an error.
 _MAX_FIELDS = 32
 MAX_IMAGES = 8
 # Most hits that a search may ask for.
@@ -41,7 +41,7 @@ MAX_ITEMS = 100
 
 Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARACTERS)]
-# Names of fields or, in a filter, the word label; the collection refuses others.
+# Names of fields or, in a filter, the word label; the collection rejects others.
 _KEYS: dict[str, Any] = {"minLength": 1, "maxLength": MAX_NAME_CHARACTERS}
 # Whole numbers as SQLite holds them.
 Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
@@ -51,7 +51,7 @@ Where = Annotated[
     dict[Name, Value | Values],
     Field(
         max_length=_MAX_CONDITIONS,
-        description="All must hold. Of several labels an item has all, of several values one.",
+        description="All conditions must hold: all of several labels, one of several values.",
         examples=[{"label": "dog"}],
         json_schema_extra={"propertyNames": _KEYS},
     ),
@@ -67,24 +67,26 @@ Vector = Annotated[list[Number], Field(min_length=1, max_length=_MAX_NUMBERS)]
 Weight = Annotated[float, Field(ge=0)]
 
 
-def _one_of(**given: dict[str, Any]) -> dict[str, Any]:
-    """Say in a schema that one of some fields must be there, which may be null or left out."""
+def _one_of(**alternatives: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema that requires at least one of some optional fields."""
     return {
-        "anyOf": [{"required": [name], "properties": {name: kind}} for name, kind in given.items()]
+        "anyOf": [
+            {"required": [name], "properties": {name: kind}} for name, kind in alternatives.items()
+        ]
     }
 
 
 class _Request(BaseModel):
-    """What clients send: exact types, finite numbers, no unknown fields."""
+    """Body of a request: exact types, finite numbers, no unknown fields."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
-    def _check_fields(cls, given: Any) -> Any:
-        if isinstance(given, dict) and len(given) > _MAX_FIELDS:
-            raise ValueError(f"an object has {len(given):,} fields, of at most {_MAX_FIELDS}")
-        return given
+    def _check_fields(cls, body: Any) -> Any:
+        if isinstance(body, dict) and len(body) > _MAX_FIELDS:
+            raise ValueError(f"an object has {len(body):,} fields, of at most {_MAX_FIELDS}")
+        return body
 
 
 class Query(_Request):
@@ -102,23 +104,23 @@ class Query(_Request):
     text: str | None = Field(default=None, min_length=1, max_length=MAX_TEXT_CHARS)
     image: InlineImage | Images | None = Field(default=None, description=_BASE64)
     item: Id | Ids | None = Field(default=None, description="Ids of items: find more like them.")
-    unlike: Ids | None = Field(default=None, description="Ids of items that are not wanted.")
+    unlike: Ids | None = Field(default=None, description="Ids of items: find less like them.")
     vector: dict[Name, Vector] | None = Field(
         default=None,
         min_length=1,
         max_length=_MAX_CONDITIONS,
-        description="Features by view: a query that is described already.",
+        description="Precomputed embeddings by modality.",
         examples=[{"image": [0.1, 0.7, 0.2]}],
     )
     weights: dict[Name, Weight] | None = Field(
         default=None,
         max_length=_MAX_CONDITIONS,
-        description="How much text, image, item, unlike or a view counts; 1, of unlike 0.5.",
+        description="Weights of text, image, item, unlike or a modality. Default: 1, unlike 0.5.",
         examples=[{"text": 1, "image": 2}],
     )
     where: Where | None = None
-    k: int = Field(default=10, ge=1, le=MAX_K, description="How many hits.")
-    explain: bool = Field(default=False, description="Also say how the scores came about.")
+    k: int = Field(default=10, ge=1, le=MAX_K, description="Number of hits.")
+    explain: bool = Field(default=False, description="Also return the parts of each score.")
     mode: Mode = Field(
         default="hybrid",
         description="Search a text by keywords, by semantic similarity, or by both.",
@@ -126,7 +128,7 @@ class Query(_Request):
 
 
 class ImagesQuery(Query):
-    """What is asked for beside the images of a form."""
+    """The query that goes with the images of a form."""
 
     model_config = ConfigDict(json_schema_extra={})
 
@@ -135,8 +137,8 @@ class Browse(_Request):
     """Items without a query: all, or those of a filter."""
 
     where: Where | None = None
-    k: int = Field(default=10, ge=1, le=MAX_K, description="How many items.")
-    offset: int = Field(default=0, ge=0, lt=2**31, description="How many to pass over.")
+    k: int = Field(default=10, ge=1, le=MAX_K, description="Number of items.")
+    offset: int = Field(default=0, ge=0, lt=2**31, description="Number of items to skip.")
     order: Name | None = Field(default=None, description="A field to sort by.")
     descending: bool = Field(default=False, description="Largest values first.")
 
@@ -150,7 +152,7 @@ class NewItem(_Request):
         )
     )
 
-    id: Id | None = Field(default=None, description="One is made where there is none.")
+    id: Id | None = Field(default=None, description="Default: a new id.")
     text: str = Field(default="", max_length=MAX_TEXT_CHARS)
     image: InlineImage | None = None
     labels: Annotated[list[Name], FailFast()] = Field(default_factory=list, max_length=_MAX_LABELS)
@@ -162,7 +164,7 @@ class NewItem(_Request):
 
 
 class ImageItem(NewItem):
-    """What is said of the image of a form."""
+    """The metadata of the image of a form."""
 
     model_config = ConfigDict(json_schema_extra={})
 
@@ -218,7 +220,7 @@ Added = _answer("Added", ids=[str], skipped=[_answer("Skipped", where=str, why=s
 Labels = _answer("Labels", labels=[_answer("Label", name=str, count=int)])
 Health = _answer("Health", status=Literal["ok"])
 Readiness = _answer("Readiness", status=Literal["ready", "stale"], detail=str)
-Problem = _answer("Problem", type=str, title=str, status=int, detail=str)
+ErrorResponse = _answer("ErrorResponse", type=str, title=str, status=int, detail=str)
 
 
 _SERVED = {"name": str, "modes": [str], "examples": [str], "limits": dict[str, int]}
@@ -231,15 +233,15 @@ Info = _answer("Info", **_FACTS, **_SERVED, writable=bool)
 
 # --- errors --------------------------------------------------------------------------------------
 
-PROBLEM_TYPE = "application/problem+json"
+ERROR_TYPE = "application/problem+json"
 RETRY = {"Retry-After": "1"}
 
 
-def problem(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
+def error_response(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return an error response. `detail`: what failed, with which value, and one fix."""
     title = HTTPStatus(status).phrase
     body = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    return Response(to_json(body), status, headers, PROBLEM_TYPE)
+    return Response(to_json(body), status, headers, ERROR_TYPE)
 
 
 def parse(model: type[BaseModel], content: str | bytes) -> BaseModel:

@@ -1,4 +1,4 @@
-"""What a person may set about the service, what holds without being asked, and who may do what."""
+"""Settings of the server, limits on clients, and tokens."""
 
 import hmac
 import ipaddress
@@ -18,42 +18,40 @@ _HOW_TO_MAKE = "python -c 'import secrets; print(secrets.token_urlsafe(32))'"
 
 
 class Settings(BaseSettings):
-    """Settings of the service; each may also come from the environment, as ``ACQH_PORT`` does.
+    """Settings of the server; the environment may set each, for example ``ACQH_PORT``.
 
     Parameters
     ----------
     collection : path
         The collection's folder.
     host : str, default "127.0.0.1"
-        Address to listen on. Any but a loopback address needs `token_file`.
+        Address to listen on. Any other than a loopback address needs `token_file`.
     port : int, default 8000
         Port to listen on; 0 takes a free one.
     token_file : path or None
-        File with the token that readers must send; without it everybody on this machine may read.
+        File with the token that readers must send. Default: everybody on this machine may read.
     write_token_file : path or None
-        File with the token that adds and removes items; without it the service is read-only.
+        File with the token to add and remove items. Default: the server is read-only.
     allowed_hosts : list of str
-        Names by which clients may call the service, beside those of this machine; for a proxy.
+        Host names of the server in addition to those of this machine; for a proxy.
     root_path : str
-        What a proxy puts before every path, such as ``/photos``; needed only where it does not
-        take it away again, or where programs follow the addresses in answers.
-    image_root : path or None
-        Folder that image files are named relative to, for the page to show the images as they
-        were. Without it, it shows those of folders that the collection was built from, and only
-        where `is_private` holds.
+        Prefix of every path behind a proxy, such as ``/photos``. Needed if the proxy does not
+        remove it, or if programs follow the addresses in answers.
+    originals : path or None
+        Folder of the original images, which the web interface then shows. Default: the folders
+        that the collection was built from, if `is_private`.
     examples : list of str
-        What the page offers to try; by default names of some items, or what images without texts
-        show.
-    max_pixels : int
-        Largest image, known from its header before it is decoded. A JPEG that can be decoded at
-        a quarter of its size or less counts as a quarter. Bodies of requests may have half a byte
-        for each, and 8 MiB in any case.
+        Queries that the web interface suggests. Default: names of some items, or things that
+        images without captions show.
+    max_megapixels : float
+        Largest image of a request, by its header. A JPEG that is decoded at reduced size may have
+        four times as many. Bodies may have half a byte per pixel, and at least 8 MiB. Default: 16.
     query_encoder : {"default", "fast"}
         Encoder of query texts. "default": that of the collection. "fast": static token embeddings
         in place of MiniLM, which take microseconds and have a little less recall.
     n_threads : int
-        Threads that search in each worker; the event loop never does. Images have as many of
-        their own. Default: one per core, at most 4, divided by `workers`.
+        Threads that search in each worker; images have as many of their own. Default: one per
+        core, at most 4, divided by `workers`.
     workers : int
         Processes that answer requests. Default: one per core, at most 4.
 
@@ -73,16 +71,21 @@ class Settings(BaseSettings):
     write_token_file: Path | None = None
     allowed_hosts: list[str] = Field(default_factory=list)
     root_path: str = Field(default="", pattern=r"^(/[^/?#%]+)*$")
-    image_root: Path | None = None
+    originals: Path | None = None
     examples: list[str] = Field(default_factory=list)
-    max_pixels: int = Field(default=16_000_000, ge=1)
+    max_megapixels: float = Field(default=16.0, gt=0, allow_inf_nan=False)
     query_encoder: Literal["default", "fast"] = "default"
     workers: int = Field(default_factory=lambda: _FEW, ge=1)
     n_threads: int = Field(default_factory=lambda data: -(-_FEW // data.get("workers", 1)), ge=1)
 
     @property
+    def max_pixels(self) -> int:
+        """Most pixels of an image."""
+        return max(1, round(1e6 * self.max_megapixels))
+
+    @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach the service."""
+        """Whether only this machine can reach the server."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -95,13 +98,13 @@ class Settings(BaseSettings):
 
     @property
     def limits(self) -> "Limits":
-        """What clients may ask for."""
+        """Limits on requests and connections."""
         return Limits(max(Limits.max_body_bytes, self.max_pixels // 2))
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What holds for every service: chosen so that no client can hold up the others."""
+    """Limits of every server, so that no client can hold up the others."""
 
     max_body_bytes: int = 8 * 2**20
     # Longest body in JSON, and longest field of a form that is not a file.
@@ -117,7 +120,7 @@ class Limits:
     # has waited longest for its client.
     max_connections: int = 512
     max_connections_per_address: int = 128
-    reload_seconds: float = 1.0  # how often to look whether the collection was built again
+    reload_seconds: float = 1.0  # between checks whether the collection was rebuilt
 
     def divided(self, n: int) -> "Limits":
         """Return the part of one of several workers; times and sizes of one request stay."""
@@ -145,14 +148,14 @@ class Tokens:
                 "readers could then write: make two"
             )
 
-    def may_write(self, given: str | None) -> bool:
-        """Say whether who sends this token may add and remove items."""
-        return _same(self.write, given)
+    def may_write(self, token: str | None) -> bool:
+        """Return whether a client with this token may add and remove items."""
+        return _same(self.write, token)
 
-    def may_read(self, given: str | None) -> bool:
-        """Say whether who sends this token may search."""
-        # Both are compared in every case, so that the time taken does not say which one is near.
-        reads, writes = _same(self.read, given), _same(self.write, given)
+    def may_read(self, token: str | None) -> bool:
+        """Return whether a client with this token may search."""
+        # Both are always compared, so that the time does not reveal which one is close.
+        reads, writes = _same(self.read, token), _same(self.write, token)
         return self.read is None or reads or writes
 
 
@@ -186,7 +189,7 @@ def _read(path: Path | None) -> str | None:
     return token
 
 
-def _same(token: str | None, given: str | None) -> bool:
-    if token is None or given is None:
+def _same(token: str | None, sent: str | None) -> bool:
+    if token is None or sent is None:
         return False
-    return hmac.compare_digest(token.encode(), given.encode("utf-8", "surrogatepass"))
+    return hmac.compare_digest(token.encode(), sent.encode("utf-8", "surrogatepass"))

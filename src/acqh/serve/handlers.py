@@ -36,7 +36,7 @@ _NAME_CHARS = 80
 _REDUCED = 4
 
 
-class Service:
+class Handlers:
     """Answers from the live collection, within limits.
 
     `writable`: whether clients with a token may change the collection.
@@ -236,19 +236,19 @@ class Service:
             _LOG.error("not ready: %s", error)
             detail = "a text or image query cannot be answered; see the log of the server"
             raise HTTPException(503, detail) from None
-        problem = self.live.problem
-        detail = problem or "all kinds of queries that the collection supports are answered"
-        return _json({"status": "stale" if problem else "ready", "detail": detail})
+        reload_error = self.live.reload_error
+        detail = reload_error or "all kinds of queries that the collection supports are answered"
+        return _json({"status": "stale" if reload_error else "ready", "detail": detail})
 
     async def scrape(self) -> Response:
         """Return metrics for Prometheus."""
-        return Response(self.metrics.page(), media_type=METRICS_TYPE)
+        return Response(self.metrics.text(), media_type=METRICS_TYPE)
 
     def _root_of(self, item: Item) -> Path | None:
         """Return the folder that an item's image file is named relative to, if it is served."""
-        if self.settings.image_root is None and self._is_private and item.folder:
+        if self.settings.originals is None and self._is_private and item.folder:
             return Path(item.folder)
-        return self.settings.image_root
+        return self.settings.originals
 
     def _addresses(self, item: Item) -> dict[str, str | None]:
         """Return an item's name, its file, and the addresses of its images."""
