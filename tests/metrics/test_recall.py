@@ -88,7 +88,7 @@ def test_known_neighbours_are_taken() -> None:
 
 
 def test_what_cannot_be_compared_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="components"):
+    with pytest.raises(InvalidInputError, match="dimensions"):
         recall(np.zeros((20, 10)), ITEMS, QUERIES[:, :3])
     with pytest.raises(InvalidInputError, match="answers"):
         recall(np.zeros((3, 10), int), ITEMS, QUERIES)
@@ -164,8 +164,8 @@ def test_sparse_items_are_scored() -> None:
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ({"queries": QUERIES[:0]}, "no queries"),
-        ({"items": ITEMS[:0]}, "no items"),
+        ({"queries": QUERIES[:0]}, "queries"),
+        ({"items": ITEMS[:0]}, "items"),
         ({"items": ITEMS[:50]}, "not among"),
         ({"ids": [f"i{n}" for n in range(400)]}, "such as 'i0'"),
         ({"ids": np.arange(400) + 7_000}, "not among"),
@@ -175,9 +175,9 @@ def test_sparse_items_are_scored() -> None:
         ({"truth": np.full((20, 10), -1)}, "truth"),
         ({"truth": np.arange(10) + np.full((20, 1), 10**9)}, "truth"),
         ({"truth": np.full((20, 10), 0.5)}, "truth"),
-        ({"truth": np.zeros((20, 10), int)}, "twice"),
+        ({"truth": np.zeros((20, 10), int)}, "repeats"),
         ({"truth": [[1, 2], [3]] * 10}, "truth"),
-        ({"k": []}, "k must"),
+        ({"k": []}, "k "),
     ],
 )
 def test_input_that_cannot_be_compared_raises(change: dict[str, Any], word: str) -> None:

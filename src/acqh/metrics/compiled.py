@@ -131,30 +131,30 @@ def average_precision(
     """
     if n_relevant == 0:
         return np.nan
-    seen = 0
-    found = 0
+    n_ranked = 0
+    n_hits = 0
     total = 0.0
     for block in range(sizes.size):
         size = int(sizes[block])
         hit = int(hits[block])
-        places = min(size, cutoff - seen)
+        places = min(size, cutoff - n_ranked)
         if places < size and denominator == DIVIDE_BY_HITS:
-            return float(_expected_ratio(total, seen, found, size, hit, places))
+            return float(_expected_ratio(total, n_ranked, n_hits, size, hit, places))
         if hit > 0:
-            total += _precision_sum(seen, found, size, hit, places)
-        seen += places
-        found += hit
-        if seen == cutoff:
+            total += _precision_sum(n_ranked, n_hits, size, hit, places)
+        n_ranked += places
+        n_hits += hit
+        if n_ranked == cutoff:
             break
     if denominator == DIVIDE_BY_HITS:
-        return total / found if found > 0 else 0.0
+        return total / n_hits if n_hits > 0 else 0.0
     if denominator == DIVIDE_BY_CUTOFF:
         return total / min(cutoff, n_relevant)
     return total / n_relevant
 
 
 @kernel()
-def _precision_sum(seen: int, found: int, size: int, hit: int, places: int) -> float:
+def _precision_sum(n_ranked: int, n_hits: int, size: int, hit: int, places: int) -> float:
     """Return the expected sum of the precisions at the hits in a block's first places.
 
     A place holds a hit with probability hit / size; given that, each of the i places of the
@@ -163,23 +163,25 @@ def _precision_sum(seen: int, found: int, size: int, hit: int, places: int) -> f
     step = (hit - 1) / (size - 1) if size > 1 else 0.0
     total = 0.0
     for i in range(places):
-        total += (found + 1 + i * step) / (seen + i + 1)
+        total += (n_hits + 1 + i * step) / (n_ranked + i + 1)
     return total * hit / size
 
 
 @kernel()
-def _expected_ratio(total: float, seen: int, found: int, size: int, hit: int, places: int) -> float:
+def _expected_ratio(
+    total: float, n_ranked: int, n_hits: int, size: int, hit: int, places: int
+) -> float:
     """Return the expected AP where the cut-off splits a block and AP divides by hits above it.
 
     The number h of the block's hits in its first places is hypergeometric. Given h, those
     places are a block of their own whose order is uniform, so the sum of precisions has the
-    same closed form, and the denominator found + h is fixed.
+    same closed form, and the denominator n_hits + h is fixed.
     """
     first = 0.0
     later = 0.0
     for i in range(places):
-        first += (found + 1) / (seen + i + 1)
-        later += i / (seen + i + 1)
+        first += (n_hits + 1) / (n_ranked + i + 1)
+        later += i / (n_ranked + i + 1)
     if places > 1:
         later /= places - 1
     lowest = max(0, places - (size - hit))
@@ -194,9 +196,9 @@ def _expected_ratio(total: float, seen: int, found: int, size: int, hit: int, pl
         while lowest <= h <= highest and weight > 0.0:
             if direction == 1 or h != mode:
                 weight_sum += weight
-                if found + h > 0:
+                if n_hits + h > 0:
                     gained = h / places * (first + (h - 1) * later)
-                    ratio_sum += weight * (total + gained) / (found + h)
+                    ratio_sum += weight * (total + gained) / (n_hits + h)
             if direction == 1:
                 weight *= (hit - h) * (places - h) / ((h + 1) * (size - hit - places + h + 1))
             else:
@@ -213,13 +215,13 @@ def fill_hits_by_rank(sizes: Ints, hits: Ints, expected: Floats) -> None:
     block keep its count.
     """
     place = 0
-    found = 0
+    n_hits = 0
     for block in range(sizes.size):
         size = sizes[block]
         for i in range(1, size + 1):
             if place == expected.size:
                 return
-            expected[place] = found + hits[block] * i / size
+            expected[place] = n_hits + hits[block] * i / size
             place += 1
-        found += hits[block]
-    expected[place:] = found
+        n_hits += hits[block]
+    expected[place:] = n_hits

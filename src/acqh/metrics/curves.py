@@ -173,11 +173,11 @@ def precision_recall_by_radius(
     average : {"micro", "macro"}
         Pool the pairs of all queries, or average the queries' own precision and recall.
     no_result : {"zero", "skip"}
-        What precision is where nothing lies within the radius: 0, or left out of the mean
-        (NaN where that leaves nothing).
+        Precision of a query without items within the radius: 0, or skipped in the mean (NaN if all
+        queries are skipped).
     empty : {"skip", "zero"}
-        Leave queries without a relevant item in the database out altogether, or keep them:
-        what they retrieve counts as wrong and, in the macro average, their recall as 0.
+        Skip queries without a relevant item in the database, or include them: all their items count
+        as wrong and, in the macro average, their recall as 0.
 
     Returns
     -------

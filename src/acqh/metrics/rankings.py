@@ -148,7 +148,7 @@ def iter_tie_blocks(scores: Array, relevant: Bools, kind: Kind, ties: Ties) -> I
             yield TieBlocks(sizes[: len(listed)], row_relevant[listed].astype(np.int32))
         return
     number = "u" if scores.dtype.kind == "b" else scores.dtype.kind
-    # Scores are widened, so that two compiled sorts do for all.
+    # Scores are upcast_half, so that two compiled sorts do for all.
     n_bytes = 8 if scores.dtype.itemsize > 4 else 4
     keys, spare_keys = np.empty((2, n_items), dtype=f"u{n_bytes}")
     for row, row_relevant in zip(scores, relevant, strict=True):

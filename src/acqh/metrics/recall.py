@@ -42,9 +42,9 @@ class Recall:
         By k: the share of the first k answers that are as good as the exact best k.
     n_items, n_queries : int
     seconds_per_query : float or None
-        All queries in one call. None if the answers were given.
+        All queries in one call. None if `searcher` was an array of ids.
     bytes_per_item : float or None
-        None if the size of the index is not known.
+        None if the size of the index is unknown.
     """
 
     recall: Mapping[int, float]
@@ -54,7 +54,7 @@ class Recall:
     bytes_per_item: float | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as JSON can hold it; `recall` has keys such as ``"10"``."""
+        """Return the fields as JSON values; `recall` has keys such as ``"10"``."""
         return {**asdict(self), "recall": {str(k): value for k, value in self.recall.items()}}
 
 
@@ -69,30 +69,30 @@ def recall(
     truth: Any = None,
     n_bytes: int | None = None,
 ) -> Recall:
-    """Measure how many of the exact best items an index finds.
+    """Measure the recall of an index against exact search.
 
-    An answer counts if its exact score is at least that of the k-th best item. Of items with equal
-    vectors, any is a right answer. An item that is answered twice counts once.
+    A hit counts if its exact score is at least that of the k-th best item, so items with equal
+    vectors are equally good. A repeated hit counts once.
 
     Parameters
     ----------
     searcher : index, callable, or (n_queries, n) array of ids
         An object with ``search(queries, k)``, such as a `CodeIndex` or an index of Faiss or
-        usearch; a function of the same arguments, such as hnswlib's ``knn_query``; or the answers,
+        usearch; a function of the same arguments, such as hnswlib's ``knn_query``; or ids of hits,
         best first. A pair is (scores, ids), as Faiss returns it; if only the second of them is
-        floating-point, (ids, scores), as hnswlib returns it. -1 and None mark missing answers.
+        floating-point, (ids, scores), as hnswlib returns it. -1 and None mark missing hits.
     items : (n_items, n_components) array-like, or iterable of such
         The indexed vectors, whole or in chunks.
     queries : (n_queries, n_components) array-like
     k : int or sequence of int, default 10
-        Number of answers per query.
+        Number of hits per query.
     ids : (n_items,), optional
         The ids of the items in the index. Default: their rows.
     metric : {"ip", "cosine", "l2"}
         Inner product, cosine similarity or Euclidean distance.
     truth : (n_queries, n) integers, optional
-        The rows of the exact best items under `metric`, at least as many as the largest k, if they
-        are known.
+        Rows of the exact best items under `metric`, at least as many as the largest k. Default:
+        computed by exact search.
     n_bytes : int, optional
         Size of the index. Default: as the index reports it.
 
@@ -103,7 +103,7 @@ def recall(
     Raises
     ------
     InvalidInputError
-        No items or queries; items and queries of different widths; answers or true neighbours that
+        No items or queries; items and queries of different widths; hits or true neighbours that
         are ragged, or that are not among the items.
 
     Examples
@@ -112,47 +112,47 @@ def recall(
     >>> import numpy as np
     >>> items, queries = np.random.default_rng(0).normal(size=(2, 500, 8))
     >>> small = acqh.compress(items, queries, bytes_per_item=4)
-    >>> found = recall(small.index, items, queries, k=(1, 10))
-    >>> sorted(found.recall), found.n_queries
+    >>> measured = recall(small.index, items, queries, k=(1, 10))
+    >>> sorted(measured.recall), measured.n_queries
     ([1, 10], 500)
     >>> recall(lambda queries, k: np.argsort(-queries @ items.T)[:, :k], items, queries).recall
     {10: 1.0}
     """
     lengths, searched = check_lengths(k), as_queries(queries)
-    answers = ask(searcher, searched, max(lengths), n_bytes=n_bytes)
-    named = None if ids is None else _as_table([ids], "ids", 1)[0]
-    true_ids = None if truth is None else _read_truth(truth, named, len(searched))
-    chunks = _with_ids(items, named)
+    answers = search_all(searcher, searched, max(lengths), n_bytes=n_bytes)
+    item_ids = None if ids is None else _as_table([ids], "ids", 1)[0]
+    true_ids = None if truth is None else _read_truth(truth, item_ids, len(searched))
+    chunks = _with_ids(items, item_ids)
     return compare([answers], chunks, searched, lengths, metric=metric, true_ids=true_ids)[0]
 
 
 @dataclass(frozen=True)
 class Answers:
-    """The ids that an index answered, with its time and size if they are known."""
+    """The hits of an index, with its search time and size if known."""
 
     ids: Array  # (n_queries, k) int64, or object for texts
     seconds: float | None
     n_bytes: int | None
 
 
-def ask(searcher: Any, queries: Floats, k: int, *, n_bytes: int | None = None) -> Answers:
-    """Search an index for all queries.
+def search_all(searcher: Any, queries: Floats, k: int, *, n_bytes: int | None = None) -> Answers:
+    """Search an index for all queries, and measure the time.
 
-    Raises InvalidInputError: the answers are not one row of ids per query.
+    Raises InvalidInputError: the result is not one row of ids per query.
     """
-    search, answered, seconds = getattr(searcher, "search", searcher), searcher, None
+    search, result, seconds = getattr(searcher, "search", searcher), searcher, None
     if callable(search):
         search(queries, k)  # the first call may load and compile
         started = time.perf_counter()
-        answered = search(queries, k)
+        result = search(queries, k)
         seconds = time.perf_counter() - started
     if n_bytes is None:
         n_bytes = getattr(searcher, "memory_bytes", getattr(searcher, "memory_usage", None))
-    answered = getattr(answered, "ids", getattr(answered, "keys", answered))
-    if isinstance(answered, tuple):
-        is_float = [np.asarray(each).dtype.kind == "f" for each in answered]
-        answered = answered[is_float.index(False) if is_float.count(False) == 1 else -1]
-    return Answers(_as_table(answered, "answers", len(queries))[:, :k], seconds, n_bytes)
+    result = getattr(result, "ids", getattr(result, "keys", result))
+    if isinstance(result, tuple):
+        is_float = [np.asarray(array).dtype.kind == "f" for array in result]
+        result = result[is_float.index(False) if is_float.count(False) == 1 else -1]
+    return Answers(_as_table(result, "answers", len(queries))[:, :k], seconds, n_bytes)
 
 
 def compare(
@@ -164,14 +164,14 @@ def compare(
     metric: Metric = "ip",
     true_ids: Array | None = None,
 ) -> list[Recall]:
-    """Return the recall of several indexes of the same items, in one pass over these.
+    """Return the recall of several indexes of the same items, in one scan of the items.
 
-    `chunks`: ids and vectors of items. `true_ids`: of the exact best items, if they are known.
-    Raises as `recall` does.
+    `chunks`: ids and vectors of items. `true_ids`: of the exact best items; computed if None.
+    Raises the errors of `recall`.
     """
     if metric not in METRICS:
         raise InvalidInputError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
-    lookups = [_Lookup(each.ids, "answers") for each in answers]
+    lookups = [_Lookup(hits.ids, "answers") for hits in answers]
     truth = None if true_ids is None else _Lookup(true_ids, "truth")
     n_items, offset = 0, np.zeros(queries.shape[1], np.float32)
     best = np.full((len(queries), max(lengths)), -np.inf, np.float32)
@@ -188,8 +188,8 @@ def compare(
             _keep_best(best, vectors, queries, halves)
         n_items += len(vectors)
     if n_items == 0:
-        raise InvalidInputError("there are no items; give at least one")
-    found = [lookup.checked_scores() for lookup in lookups]
+        raise InvalidInputError("items is empty; give at least one item")
+    scores_of = [lookup.checked_scores() for lookup in lookups]
     if truth is None:
         best = -np.sort(-best, axis=1)
     else:
@@ -199,8 +199,8 @@ def compare(
                 f"truth has {best.shape[1]} columns; for k={max(lengths)} give at least as many"
             )
     return [
-        _recall_of(each, scores, best, n_items, lengths)
-        for each, scores in zip(answers, found, strict=True)
+        _recall_of(hits, scores, best, n_items, lengths)
+        for hits, scores in zip(answers, scores_of, strict=True)
     ]
 
 
@@ -218,36 +218,36 @@ def _keep_best(best: Floats, vectors: Floats, queries: Floats, halves: Floats) -
 
 
 class _Lookup:
-    """Scores the answers of an index as it meets them among the items."""
+    """Computes exact scores of the hits of an index while the items are scanned."""
 
     def __init__(self, ids: Array, name: str) -> None:
-        is_given = ids != np.array(None) if ids.dtype == object else ids != -1
+        is_present = ids != np.array(None) if ids.dtype == object else ids != -1
         self._name = name
-        self._wanted, places = np.unique(ids[is_given], return_inverse=True)
-        self._is_seen = np.zeros(len(self._wanted), bool)
+        self._unique, places = np.unique(ids[is_present], return_inverse=True)
+        self._is_known = np.zeros(len(self._unique), bool)
         self._scores = np.full(ids.shape, -np.inf, np.float32)
-        # The index of each answer in `_wanted`; one beyond the end for missing and repeated ones.
-        self._places = np.full(ids.shape, len(self._wanted))
-        self._places[is_given] = places
-        self._places[_is_repeated(self._places)] = len(self._wanted)
+        # The index of each hit in `_unique`; one beyond the end for missing and repeated ones.
+        self._places = np.full(ids.shape, len(self._unique))
+        self._places[is_present] = places
+        self._places[_is_repeated(self._places)] = len(self._unique)
 
     def add(self, ids: Array, vectors: Floats, queries: Floats, halves: Floats) -> None:
-        """Score the answers that are among these items.
+        """Score the hits that are among these items.
 
-        Raises InvalidInputError: one has numbers for ids, the other texts.
+        Raises InvalidInputError: ids are numbers here and texts there.
         """
-        if not len(self._wanted):
+        if not len(self._unique):
             return
-        if (ids.dtype == object) != (self._wanted.dtype == object):
+        if (ids.dtype == object) != (self._unique.dtype == object):
             raise InvalidInputError(
-                f"{self._name} has ids such as {self._wanted[0]!r}, the items such as {ids[0]!r}; "
+                f"{self._name} has ids such as {self._unique[0]!r}, the items such as {ids[0]!r}; "
                 "give the ids under which the items were indexed"
             )
-        at = np.searchsorted(self._wanted, ids).clip(max=len(self._wanted) - 1)
-        is_wanted = self._wanted[at] == ids
-        self._is_seen[at[is_wanted]] = True
-        row_of = np.full(len(self._wanted) + 1, -1)
-        row_of[at[is_wanted]] = np.flatnonzero(is_wanted)
+        at = np.searchsorted(self._unique, ids).clip(max=len(self._unique) - 1)
+        is_hit = self._unique[at] == ids
+        self._is_known[at[is_hit]] = True
+        row_of = np.full(len(self._unique) + 1, -1)
+        row_of[at[is_hit]] = np.flatnonzero(is_hit)
         rows = row_of[self._places]
         query, place = np.nonzero(rows >= 0)
         item = rows[query, place]
@@ -259,12 +259,11 @@ class _Lookup:
 
     def checked_scores(self) -> Floats:
         """Return the scores; raise InvalidInputError for ids that are not among the items."""
-        unknown = self._wanted[~self._is_seen].tolist()
+        unknown = self._unique[~self._is_known].tolist()
         if unknown:
             raise InvalidInputError(
-                f"{len(unknown):,} of {len(self._wanted):,} items in {self._name} are not among "
-                f"those given, such as {unknown[0]!r}; give the items that were indexed, with the "
-                "ids of the index"
+                f"{len(unknown):,} of {len(self._unique):,} ids in {self._name} are not among the "
+                f"items, such as {unknown[0]!r}; give the indexed items, with the ids of the index"
             )
         return self._scores
 
@@ -287,7 +286,7 @@ def _recall_of(
 
 
 def _with_ids(items: Any, ids: Array | None) -> Iterator[tuple[Array, Any]]:
-    """Yield the ids and vectors of items, given whole or in chunks."""
+    """Yield ids and vectors of items: a matrix, or an iterable of chunks."""
     start = 0
     for chunk in [items] if hasattr(items, "shape") or isinstance(items, Sequence) else items:
         matrix = as_matrix(chunk, "items")
@@ -295,37 +294,37 @@ def _with_ids(items: Any, ids: Array | None) -> Iterator[tuple[Array, Any]]:
         yield np.arange(start, stop) if ids is None else ids[start:stop], matrix
         start = stop
     if ids is not None and len(ids) != start:
-        raise InvalidInputError(f"there are {len(ids)} ids of {start} items; give one for each")
+        raise InvalidInputError(f"{len(ids)} ids for {start} items; give one id per item")
 
 
 def _blocks(chunks: Iterable[tuple[Array, Any]], width: int) -> Iterator[tuple[Array, Floats]]:
-    """Yield some items at a time, as float32."""
+    """Yield blocks of ids and vectors, as float32."""
     for ids, matrix in chunks:
         ids = ids.astype(object) if ids.dtype.kind == "U" else ids
         if matrix.shape[1] != width:
             raise InvalidInputError(
-                f"items have {matrix.shape[1]} components, queries {width}; both must come from "
-                "one space"
+                f"items have {matrix.shape[1]} dimensions, but queries have {width}; use one "
+                "encoder for both"
             )
         for rows in slices(matrix.shape[0], _N_ITEMS):
             block = matrix[rows].toarray() if is_sparse(matrix) else matrix[rows]
-            if len(ids[rows]) == len(block):  # `_with_ids` raises at the end where there are fewer
+            if len(ids[rows]) == len(block):  # `_with_ids` raises at the end if there are fewer
                 yield ids[rows], np.asarray(block, dtype=np.float32)
 
 
 def check_lengths(k: int | Iterable[int]) -> list[int]:
-    """Return the numbers of answers; raise InvalidInputError for none, or below 1."""
+    """Return k as a list; raise InvalidInputError if it is empty or a value is below 1."""
     lengths = list(k) if isinstance(k, Iterable) else [k]
     if not lengths:
-        raise InvalidInputError("k must name at least one number of answers, such as 10")
-    return [check_positive_int(each, "k") for each in lengths]
+        raise InvalidInputError("k is empty; give at least one number, such as 10")
+    return [check_positive_int(length, "k") for length in lengths]
 
 
 def as_queries(queries: Any) -> Floats:
-    """Return queries as float32; raise InvalidInputError where there are none."""
+    """Return queries as float32; raise InvalidInputError if there are none."""
     matrix = as_matrix(queries, "queries")
     if matrix.shape[0] == 0:
-        raise InvalidInputError("there are no queries; give at least one")
+        raise InvalidInputError("queries is empty; give at least one query")
     return np.ascontiguousarray(matrix.toarray() if is_sparse(matrix) else matrix, np.float32)
 
 
@@ -344,13 +343,13 @@ def _as_table(values: Any, name: str, n_rows: int) -> Array:
 
 
 def _read_truth(truth: Any, ids: Array | None, n_queries: int) -> Array:
-    """Return the ids of the true neighbours, which are given by row."""
+    """Return the ids of the true neighbours from their rows."""
     rows = _as_table(truth, "truth", n_queries)
     n_items = np.inf if ids is None else len(ids)
     if rows.dtype == object or (rows < 0).any() or (rows >= n_items).any():
-        raise InvalidInputError("truth must be rows of items: integers from 0")
+        raise InvalidInputError("truth must contain row numbers of items: integers from 0")
     if _is_repeated(rows).any():
-        raise InvalidInputError("truth names an item twice for one query; give different rows")
+        raise InvalidInputError("truth repeats an item for one query; give distinct rows")
     return rows if ids is None else ids[rows]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from acqh._core.imports import require
 from acqh.data import read, read_chunks
 from acqh.errors import CorruptBundleError, InvalidInputError
-from acqh.metrics.recall import Metric, Recall, as_queries, ask, check_lengths, compare
+from acqh.metrics.recall import Metric, Recall, as_queries, check_lengths, compare, search_all
 from acqh.scale.chunks import list_vector_chunks, read_queries, vectors_of
 from acqh.scale.compress import compress
 from acqh.scale.compressed import CompressionReport
@@ -74,7 +74,8 @@ def recall_of_files(
     lengths, searched = check_lengths(k), as_queries(read_queries(queries, query_view))
     opened = {path.name: _open(path) for path in map(Path, indexes)}
     answers = [
-        ask(index, searched, max(lengths), n_bytes=n_bytes) for index, n_bytes in opened.values()
+        search_all(index, searched, max(lengths), n_bytes=n_bytes)
+        for index, n_bytes in opened.values()
     ]
     chunks = (
         (rows.ids, vectors_of(rows, view, "items"))
