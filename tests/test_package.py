@@ -96,10 +96,10 @@ def test_the_makefile_installs_nothing_without_its_pin():
 def _doors():
     """Yield every public name: where it is offered, and what it is."""
     for room in ("acqh", *(f"acqh.{room}" for room in (*ROOMS, "serve"))):
-        door = importlib.import_module(room)
-        for name in door.__all__:
-            if not inspect.ismodule(getattr(door, name)) and not name.startswith("_"):
-                yield f"{room}.{name}", getattr(door, name)
+        subpackage = importlib.import_module(room)
+        for name in subpackage.__all__:
+            if not inspect.ismodule(getattr(subpackage, name)) and not name.startswith("_"):
+                yield f"{room}.{name}", getattr(subpackage, name)
 
 
 def test_the_reference_lists_what_is_public_and_nothing_else():

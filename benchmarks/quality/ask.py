@@ -39,7 +39,7 @@ import numpy as np
 from PIL import Image
 
 from acqh import MultiViewData
-from acqh._core.runtime import say_nothing
+from acqh._core.runtime import no_progress
 from acqh.cli.demo import cache_folder, emoji_collection
 from acqh.collection import BuildSettings, Collection, Item
 from acqh.collection.build.learn import learn
@@ -226,7 +226,7 @@ def learnt(views, labels, encoders=ENCODERS, **settings):
     """Learn as `Collection.build` does, and return a model and the codes of the items."""
     known = {"labels": labels} if any(labels) else {}
     given = MultiViewData(views.views, present=views.present, **known)
-    model, trained_on, _ = learn(given, encoders, BuildSettings(**settings), say_nothing)
+    model, trained_on, _ = learn(given, encoders, BuildSettings(**settings), no_progress)
     names = set(model.label_names_)
     sets = [set(row) & names for row in labels] if names else None
     return model, model.decode(model.encode(views, labels=sets)), trained_on

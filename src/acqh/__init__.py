@@ -3,10 +3,10 @@
 The public names below are loaded on first use, so that ``import acqh`` stays quick.
 """
 
-from acqh._core.imports import door
+from acqh._core.imports import attach_stub
 
 __version__ = "1.0.0"
 
-__getattr__, __dir__, _names = door(__name__)
+__getattr__, __dir__, _names = attach_stub(__name__)
 # The service needs an extra, so that ``from acqh import *`` must not load it.
 __all__ = ["__version__", *(name for name in _names if name != "serve")]

@@ -11,7 +11,7 @@ from acqh.cli import app, demo
 from acqh.collection import Collection
 
 
-def say_nothing(done, total, what):
+def no_progress(done, total, what):
     pass
 
 
@@ -36,12 +36,12 @@ def test_emoji_are_labelled_with_group_and_subgroup():
 
 
 def test_the_collection_is_built_once_and_again_for_another_version(few, tmp_path, monkeypatch):
-    path = demo.emoji_collection(tmp_path / "new" / "folder", say_nothing)
+    path = demo.emoji_collection(tmp_path / "new" / "folder", no_progress)
     first = generation(path)
-    assert demo.emoji_collection(path.parent, say_nothing) == path
+    assert demo.emoji_collection(path.parent, no_progress) == path
     assert generation(path) == first
     monkeypatch.setattr(demo, "__version__", "0.0.1")
-    demo.emoji_collection(path.parent, say_nothing)
+    demo.emoji_collection(path.parent, no_progress)
     assert generation(path) != first
 
 
@@ -51,7 +51,7 @@ def test_a_damaged_collection_is_built_again(few, tmp_path):
     assert {total for _, total, step in told if step == "describing images"} == {len(few)}
     member = next(path.glob("*/model/*.safetensors"))
     member.write_bytes(member.read_bytes()[:-1])
-    with Collection.open(demo.emoji_collection(tmp_path, say_nothing)) as collection:
+    with Collection.open(demo.emoji_collection(tmp_path, no_progress)) as collection:
         assert collection.verify().ok
         assert len(collection) == len(few)
 
@@ -96,7 +96,7 @@ def test_the_page_is_served_where_somebody_can_stop_it(
 
 
 def test_the_demo_serves_its_page(few, tmp_path):
-    demo.emoji_collection(tmp_path, say_nothing)
+    demo.emoji_collection(tmp_path, no_progress)
     # The table alone takes most of the time, and has a test of its own.
     script = "from acqh.cli import demo, main; demo._evaluated = lambda seed: (None, [], 0.0); "
     script += "demo._print = lambda *_: None; main()"

@@ -127,8 +127,8 @@ def test_a_build_says_what_is_missing_before_it_describes_anything(tmp_path, cal
         ("image\n0.png\n", ("--targets", "words=1"), ("`targets` are weights of labels, image and "
          "text, but one is 'words'")),
         ('image,labels\n0.png,"sea, sky"\n', (), ("manifest.csv, line 2: the labels 'sea, sky' "
-         "have a comma or semicolon but no '|', which separates labels; say label_separator=',' "
-         "if these are several, label_separator='|' if one")),
+         "have a comma or semicolon but no '|'; set label_separator=',' for several labels, "
+         "label_separator='|' for one")),
     ):  # fmt: skip
         manifest.write_text(content)
         assert call(*build, *options) == (1, "", f"acqh: {sentence}\n")
@@ -168,7 +168,7 @@ def features(tmp_path_factory):
          "model is a model, not an index of codes"),
         ("search {}", 2, "WORDS..., or --image FILE, or --like ID"),
         ("search {}/.. rose", 1, "is not a collection; acqh build makes one"),
-        ("build {}/../manifest.csv --out x --label-separator=", 1, "`label_separator` is empty"),
+        ("build {}/../manifest.csv --out x --label-separator=", 1, "label_separator is empty"),
         ("serve {} --root-path x", 2, "--root-path: give a path such as /photos, got 'x'"),
         ("serve {} --image-root none", 2, "Invalid value for '--image-root'"),
     ],

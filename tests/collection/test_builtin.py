@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import acqh
-from acqh._core.runtime import say_nothing
+from acqh._core.runtime import no_progress
 from acqh.collection import Collection, Item
 from acqh.collection.build.learn import learn
 from acqh.collection.types import BuildSettings
@@ -100,7 +100,7 @@ def test_codebooks_for_a_thousand_images_are_learnt_from_these_and_serve_others(
     encoders = {"image": EfficientNetLite0(), "text": MiniLM()}
     views = {"image": images[:n], "text": np.zeros((n, 384), dtype=np.float32)}
     features = acqh.MultiViewData(views, present={"text": np.zeros(n, bool)})
-    model, *_ = learn(features, encoders, BuildSettings(random_state=0), say_nothing)
+    model, *_ = learn(features, encoders, BuildSettings(random_state=0), no_progress)
     scores = model.project(images, view="image") @ model.decode(model.encode({"image": images})).T
     ranks = (scores > np.diag(scores)[:, np.newaxis]).sum(axis=1)
     assert np.mean(ranks[:n] == 0) > 0.97  # 0.92 with rows that stand in for photographs

@@ -318,9 +318,9 @@ def test_wrong_queries_are_refused_with_the_reason(name, data, fitted):
     with pytest.raises(NotFittedError, match="call fit first"):
         make(name).encode(data.views)
     method = fitted[name]
-    with pytest.raises(ViewError, match="no view is called 'sound'"):
+    with pytest.raises(ViewError, match="'sound'"):
         method.project(image, view="sound")
-    with pytest.raises(ViewError, match="3 columns, but 12"):
+    with pytest.raises(ViewError, match="3 features"):
         method.project(image[:, :3], view="image")
     spoilt = image.copy()
     spoilt[4, 0] = np.nan

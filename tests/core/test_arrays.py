@@ -1,4 +1,4 @@
-"""The one door for arrays: what cannot be read as numbers of a matrix is refused, by name."""
+"""Arrays of any library are read as matrices of numbers; others are rejected by name."""
 
 import numpy as np
 import pytest

@@ -49,7 +49,7 @@ def test_many_classes_are_kept_sparse():
         (np.zeros((2, 0)), None, "no columns"),
         (np.zeros((2, 2, 2)), None, "3 dimensions"),
         ([[0, 1]], ["a"], "1 label names for 2"),
-        ([[0, 1]], ["a", "a"], "differ"),
+        ([[0, 1]], ["a", "a"], "unique"),
         ([{"x"}], ["a"], "'x' in row 0"),
         (np.array([0.5, 1.5]), None, "whole numbers"),
         ("dog", None, "sequence of sets"),

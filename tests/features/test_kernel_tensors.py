@@ -128,5 +128,5 @@ def test_tensors_that_cannot_be_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="ridge"):
         KernelMap("rbf", bandwidth=1.0, ridge=1e-300).fit_to(torch.ones((20, 2)), np.eye(20))
     fitted.fit_to(rows, Y)
-    with pytest.raises(ViewError, match="columns"):
+    with pytest.raises(ViewError, match="features"):
         fitted.transform(rows[:, 1:])

@@ -121,7 +121,7 @@ def test_a_killed_first_save_does_not_block_the_next(tmp_path):
 @pytest.mark.parametrize("foreign", ["notes.txt", "manifest.json", "model.safetensors"])
 def test_a_directory_with_other_things_in_it_is_refused_untouched(tmp_path, foreign):
     (tmp_path / foreign).write_text('{"format": "something else"}')
-    with pytest.raises(FileExistsError, match="other than"):
+    with pytest.raises(FileExistsError, match="other files"):
         small(tmp_path)
     assert [entry.name for entry in tmp_path.iterdir()] == [foreign]
 
@@ -167,15 +167,15 @@ def test_a_newer_version_says_so(tmp_path):
         ({"arrays": {"one": {"x": np.array([None])}}}, "dtype object"),
         ({"arrays": {"one": {"x": np.zeros(2, np.complex64)}}}, "dtype complex64"),
         ({"arrays": {"one": {"x": np.zeros((1,) * 9)}}}, "9 dimensions"),
-        ({"arrays": {"one": {"__metadata__": np.zeros(2)}}}, "cannot name an array"),
-        ({"arrays": {"one": {3: np.zeros(2)}}}, "3 cannot name an array"),
+        ({"arrays": {"one": {"__metadata__": np.zeros(2)}}}, "array name"),
+        ({"arrays": {"one": {3: np.zeros(2)}}}, "array name"),
         ({"arrays": {"one": {f"{i:1000}": np.zeros(2) for i in range(1100)}}}, "too many"),
         ({"arrays": {1: {}}}, "member names must be strings"),
         ({"arrays": {str(i): {} for i in range(257)}}, "at most 256"),
         ({"info": {"x": float("nan")}}, "JSON"),
         ({"info": {"x": np.int64(1)}}, "JSON"),
         ({"info": {1: "x"}}, "string keys"),
-        ({"info": {"x": (1, 2)}}, "not be read back as given"),
+        ({"info": {"x": (1, 2)}}, "JSON"),
         ({"info": {"x": "y" * 5_000_000}}, "store large data as arrays"),
         ({"kind": ""}, "kind"),
         ({"name": None}, "name"),
@@ -234,5 +234,5 @@ def test_links_and_pipes_in_a_bundle_are_refused_without_waiting(tmp_path, which
         read_bundle(path)
     file.unlink()
     os.mkfifo(file)
-    with pytest.raises(CorruptBundleError, match="plain file"):
+    with pytest.raises(CorruptBundleError, match="regular file"):
         read_bundle(path)

@@ -1,1 +1,1 @@
-"""What every room may use: errors, checks, linear algebra policy, randomness, optional imports."""
+"""Shared helpers of all subpackages: checks, linear algebra, randomness, lazy imports, files."""

@@ -1,4 +1,4 @@
-"""Array types, and checks of matrices that users pass."""
+"""Array types, and validation of matrices."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,7 +26,7 @@ _SUMS = {np.dtype(np.float16): np.dtype(np.float32)}
 
 
 class NotFiniteError(ViewError):
-    """A value is NaN or infinite; `args` are what it is part of, its row, and its file or ""."""
+    """A value is NaN or infinite; `args` are the name of its array, its row, and its file or ""."""
 
     def __init__(self, name: str, row: int, file: str = "") -> None:
         super().__init__(name, row, file)
@@ -39,13 +39,13 @@ class NotFiniteError(ViewError):
 
 def is_sparse(matrix: Any) -> bool:
     """Whether the argument is any SciPy sparse matrix or array."""
-    # Nobody can have made one without the module, which takes longer to import than a query takes.
-    look = getattr(sys.modules.get("scipy.sparse"), "issparse", None)
-    return look is not None and bool(look(matrix))
+    # No sparse matrix exists before the module is imported, which takes longer than a query.
+    issparse = getattr(sys.modules.get("scipy.sparse"), "issparse", None)
+    return issparse is not None and bool(issparse(matrix))
 
 
 def is_tensor(value: Any) -> bool:
-    """Say whether a value is a tensor of torch, without importing torch to find out.
+    """Whether a value is a torch tensor; does not import torch.
 
     Examples
     --------
@@ -57,9 +57,9 @@ def is_tensor(value: Any) -> bool:
 
 
 def has_tensors(views: Any, labels: Any = None) -> bool:
-    """Say whether labels or any of the views are a tensor."""
-    given = [*views.values()] if isinstance(views, Mapping) else []
-    return any(map(is_tensor, [*given, labels]))
+    """Whether labels or any of the views are a tensor."""
+    matrices = [*views.values()] if isinstance(views, Mapping) else []
+    return any(map(is_tensor, [*matrices, labels]))
 
 
 def as_matrix(value: Any, name: str) -> Matrix:
@@ -68,14 +68,14 @@ def as_matrix(value: Any, name: str) -> Matrix:
     Parameters
     ----------
     value : array-like or sparse, (n_items, n_features)
-        Numbers; booleans and integers are kept as they are.
+        Numbers; booleans and integers are not converted.
     name : str
-        What to call it in an error, such as ``"view 'image'"``.
+        Its name in errors, such as ``"view 'image'"``.
 
     Returns
     -------
     ndarray or csr_array, (n_items, n_features)
-        In this machine's byte order, and in float64 where it came in wider floats.
+        In native byte order; floats wider than 64 bits become float64.
 
     Raises
     ------
@@ -91,13 +91,11 @@ def as_matrix(value: Any, name: str) -> Matrix:
     matrix = as_rows(value, name)
     values = matrix.data if is_sparse(matrix) else matrix
     if matrix.ndim != 2:
-        raise ViewError(
-            f"{name} has {matrix.ndim} dimensions; give a matrix of shape (items, features)"
-        )
+        raise ViewError(f"{name} has {matrix.ndim} dimensions; give a matrix (n_items, n_features)")
     if values.dtype.kind not in "buif":
         raise ViewError(f"{name} has dtype {values.dtype}; give numbers")
     if matrix.shape[1] == 0:
-        raise ViewError(f"{name} has no columns")
+        raise ViewError(f"{name} has no columns; give at least one feature")
     if values.dtype.kind == "f":
         row = first_bad_row(matrix)
         if row is not None:
@@ -111,21 +109,21 @@ def as_rows(value: Any, name: str, error: type[AcqhError] = ViewError) -> Matrix
     Parameters
     ----------
     value : array-like or sparse
-        Or an array of another library, on any device; see `take_in`.
+        Or an array of another library, on any device; see `to_numpy`.
     name : str
-        What to call it in an error.
+        Its name in errors.
     error : type of AcqhError
-        What to raise.
+        Type of errors.
 
     Returns
     -------
     ndarray or csr_array
-        In this machine's byte order; floats wider than 64 bits become float64.
+        In native byte order; floats wider than 64 bits become float64.
 
     Raises
     ------
     error
-        Entries are masked; a sparse matrix contradicts itself; the rows differ in length.
+        Entries are masked; a sparse matrix is inconsistent; the rows differ in length.
 
     Examples
     --------
@@ -137,30 +135,30 @@ def as_rows(value: Any, name: str, error: type[AcqhError] = ViewError) -> Matrix
     if np.ma.isMaskedArray(value) and np.ma.getmask(value).any():
         row = int(np.argwhere(np.ma.getmaskarray(value))[0][0])
         raise error(
-            f"{name} has a masked entry in row {row}; fill it in, or leave the row out (where "
-            "items lack a view: fill with 0 and say so with present=)"
+            f"{name} has a masked entry in row {row}; fill or drop it (if items lack a view, fill "
+            "its rows with 0 and pass present=)"
         )
     try:
-        array = np.asarray(take_in(value)[0])
+        array = np.asarray(to_numpy(value)[0])
     except ValueError as wrong:
         raise error(f"{name} is not an array of numbers: {wrong}") from wrong
-    with np.errstate(over="ignore"):  # what does not fit becomes infinite, which is refused
-        return array.astype(_plain_dtype(array.dtype), copy=False)
+    with np.errstate(over="ignore"):  # overflow becomes infinity, which the caller rejects
+        return array.astype(_native_dtype(array.dtype), copy=False)
 
 
-def _plain_dtype(dtype: "np.dtype[Any]") -> "np.dtype[Any]":
-    """Return the dtype to compute with: native, and no wider than float64."""
+def _native_dtype(dtype: "np.dtype[Any]") -> "np.dtype[Any]":
+    """Return the dtype in native byte order, no wider than float64."""
     if dtype.kind == "f" and dtype.itemsize > 8:
         return np.dtype(np.float64)
     return dtype if dtype.isnative else dtype.newbyteorder("=")
 
 
 def _as_csr(value: Any, name: str, error: type[AcqhError]) -> Matrix:
-    """Return CSR whose every index lies inside it: compiled loops rely on that."""
+    """Return CSR with all indices in range, as compiled loops require."""
     import scipy.sparse as sp
 
     try:
-        # SciPy checks nothing of this by itself, and reads or writes outside where it is wrong.
+        # SciPy does not check indices by itself, and accesses memory out of bounds.
         if value.format in ("csr", "csc", "bsr"):
             kind = type(value)
             value = kind((value.data, value.indices, value.indptr), shape=value.shape)
@@ -170,9 +168,9 @@ def _as_csr(value: Any, name: str, error: type[AcqhError]) -> Matrix:
         matrix = sp.csr_array(value)
         matrix.check_format(full_check=True)
     except ValueError as wrong:
-        raise error(f"{name} is not a valid sparse matrix: {wrong}; make it again") from wrong
-    plain = _plain_dtype(matrix.dtype)
-    return matrix if matrix.dtype == plain else matrix.astype(plain)
+        raise error(f"{name} is not a valid sparse matrix: {wrong}; create it again") from wrong
+    dtype = _native_dtype(matrix.dtype)
+    return matrix if matrix.dtype == dtype else matrix.astype(dtype)
 
 
 def first_bad_row(matrix: Matrix) -> int | None:
@@ -184,7 +182,7 @@ def first_bad_row(matrix: Matrix) -> int | None:
         )
     for start in range(0, matrix.shape[0], _NAN_CHECK_ROWS):
         block = matrix[start : start + _NAN_CHECK_ROWS]
-        # Quicker than to look at each: a sum is finite only if all are. It may overflow, too.
+        # Faster than checking each value: a finite sum has finite terms. It may also overflow.
         with np.errstate(over="ignore", invalid="ignore"):
             if np.isfinite(block.sum(dtype=_SUMS.get(block.dtype))):
                 continue
@@ -217,7 +215,7 @@ def unit_rows(rows: Any) -> Any:
     lengths[short] = 1.0
     units = np.asarray(rows / lengths[:, np.newaxis])
     if short.any():
-        # Their squares may have vanished.
+        # Their squares may underflow.
         largest = np.abs(rows[short]).max(axis=1, keepdims=True)
         near_one = rows[short] / np.where(largest > 0, largest, 1.0)
         units[short] = near_one / np.maximum(np.linalg.norm(near_one, axis=1, keepdims=True), 1.0)
@@ -225,15 +223,15 @@ def unit_rows(rows: Any) -> Any:
 
 
 def check_width(matrix: Matrix, expected: int, name: str) -> None:
-    """Raise ViewError unless the matrix has the number of columns that was fitted."""
+    """Raise ViewError unless the matrix has the number of features of ``fit``."""
     if matrix.shape[1] != expected:
-        raise ViewError(f"{name} has {matrix.shape[1]} columns, but {expected} were fitted")
+        raise ViewError(f"{name} has {matrix.shape[1]} features, expected {expected} as in fit")
 
 
 def check_name(widths: Mapping[str, int], view: str) -> None:
     """Raise ViewError for a view that was not fitted."""
     if view not in widths:
-        raise ViewError(f"no view is called {view!r}; the model was fitted with {sorted(widths)}")
+        raise ViewError(f"unknown view {view!r}; the model was fitted with {sorted(widths)}")
 
 
 def check_view(widths: Mapping[str, int], X: Any, view: str) -> Matrix:
@@ -245,13 +243,13 @@ def check_view(widths: Mapping[str, int], X: Any, view: str) -> Matrix:
 
 
 def count_paired(views: Mapping[str, Any], labels: Any = None) -> int:
-    """Return how many rows all views and the labels have; raise ViewError where they differ."""
+    """Return the number of rows of all views and the labels; raise ViewError if they differ."""
     lengths = {f"view '{name}'": matrix.shape[0] for name, matrix in views.items()}
     if labels is not None:
         lengths["the labels"] = labels.shape[0]
     if len(set(lengths.values())) > 1:
         rows = ", ".join(f"{name}: {length}" for name, length in lengths.items())
-        raise ViewError(f"views and labels are paired by row, but have different rows ({rows})")
+        raise ViewError(f"views and labels differ in their number of rows ({rows})")
     return int(next(iter(lengths.values())))
 
 
@@ -267,9 +265,9 @@ def slices(n_rows: int, size: int) -> Iterator[slice]:
 
 
 def group_rows(masks: Mapping[str, Bools], rows: Ints) -> Iterator[tuple[tuple[str, ...], Ints]]:
-    """Yield each combination of masks that holds for some of the rows, and for which of them.
+    """Yield each combination of masks and the rows for which exactly these masks are True.
 
-    Rows for which none holds are skipped.
+    Rows without any mask are skipped.
 
     Examples
     --------
@@ -280,7 +278,7 @@ def group_rows(masks: Mapping[str, Bools], rows: Ints) -> Iterator[tuple[tuple[s
     names = np.array(list(masks))
     chosen = np.stack([mask[rows] for mask in masks.values()])
     first = chosen[:, :1]
-    if (chosen == first).all():  # one combination, as nearly always: sorting rows takes far longer
+    if (chosen == first).all():  # one combination, the usual case: faster than np.unique
         if first.any() or not len(rows):
             yield tuple(names[first.all(axis=1)].tolist()), rows
         return
@@ -291,24 +289,24 @@ def group_rows(masks: Mapping[str, Bools], rows: Ints) -> Iterator[tuple[tuple[s
 
 
 def take_rows(matrix: Matrix, rows: Ints) -> Matrix:
-    """Return some rows, by rising number, without a copy where they are all or neighbours."""
+    """Return rows, in rising order; a view without a copy if they are consecutive."""
     if len(rows) == matrix.shape[0]:
         return matrix
-    is_whole = len(rows) == rows[-1] - rows[0] + 1
-    return matrix[rows[0] : rows[-1] + 1] if is_whole else matrix[rows]
+    is_consecutive = len(rows) == rows[-1] - rows[0] + 1
+    return matrix[rows[0] : rows[-1] + 1] if is_consecutive else matrix[rows]
 
 
-def widened(matrix: Matrix) -> Matrix:
-    """Return half precision, in which nothing is computed, as single; a block at a time."""
+def upcast_half(matrix: Matrix) -> Matrix:
+    """Return float16 as float32; other dtypes unchanged."""
     return matrix.astype(np.float32) if matrix.dtype == np.float16 else matrix
 
 
 def map_features(feature_maps: Mapping[str, Any], matrix: Matrix, view: str) -> Matrix:
     """Return a view's rows through its feature map, if it has one."""
-    matrix = widened(matrix)
+    matrix = upcast_half(matrix)
     if view not in feature_maps:
         return matrix
-    if not matrix.shape[0]:  # scikit-learn's own maps refuse to say how wide no rows are
+    if not matrix.shape[0]:  # maps of scikit-learn reject matrices without rows
         return feature_maps[view].transform(np.zeros((1, matrix.shape[1])))[:0]
     return feature_maps[view].transform(matrix)
 
@@ -316,7 +314,7 @@ def map_features(feature_maps: Mapping[str, Any], matrix: Matrix, view: str) -> 
 def mapped_blocks(
     feature_maps: Mapping[str, Any], matrix: Matrix, view: str
 ) -> Iterator[tuple[slice, Matrix]]:
-    """Yield rows of a checked view through its feature map, some at a time."""
+    """Yield blocks of rows of a checked view through its feature map."""
     for rows in slices(matrix.shape[0], CHUNK_ROWS):
         yield rows, map_features(feature_maps, matrix[rows], view)
 
@@ -328,7 +326,7 @@ def check_positive(value: float | None, name: str) -> None:
 
 
 def as_numbers(value: Any, name: str, shape: str) -> Array:
-    """Return an array of numbers with as many axes as a shape names, or raise InvalidInputError.
+    """Return an array of numbers with the number of axes of a shape, or raise InvalidInputError.
 
     Examples
     --------
@@ -344,7 +342,7 @@ def as_numbers(value: Any, name: str, shape: str) -> Array:
 
 
 def check_positive_int(value: Any, name: str, *, minimum: int = 1) -> int:
-    """Return the value as an int; reject all but whole numbers of at least `minimum`.
+    """Return the value as an int; raise unless it is a whole number of at least `minimum`.
 
     Examples
     --------
@@ -362,62 +360,62 @@ def check_positive_int(value: Any, name: str, *, minimum: int = 1) -> int:
     return int(value)
 
 
-# Turns a NumPy array into one of the kind, and on the device, of another.
-GiveBack: TypeAlias = Callable[[Array], Any]
+# Converts a NumPy array to the array library and device of an argument.
+FromNumpy: TypeAlias = Callable[[Array], Any]
 
 
-def take_in(value: Any) -> tuple[Any, GiveBack | None]:
-    """Return what was given for NumPy to read, and how to give results back as the same kind.
+def to_numpy(value: Any) -> tuple[Any, FromNumpy | None]:
+    """Return an array of any library for NumPy, and a function that converts results back.
 
-    Tensors of torch, with or without gradients, on any device, and arrays of libraries that follow
-    the array API (CuPy, JAX) are copied to memory where they are not there; anything else is
-    returned as it is, with None: results stay NumPy arrays.
+    Copies torch tensors, on any device, and arrays of libraries that follow the array API (CuPy,
+    JAX) to the host if necessary. Returns other values unchanged, with None: results stay NumPy
+    arrays.
 
     Examples
     --------
-    >>> take_in([[1.0]])
+    >>> to_numpy([[1.0]])
     ([[1.0]], None)
     """
     if isinstance(value, np.ndarray | list | tuple):
         return value, None
-    if hasattr(value, "detach") and hasattr(value, "new_tensor"):  # torch, never imported here
-        return _of_torch(value)
+    if hasattr(value, "detach") and hasattr(value, "new_tensor"):  # torch, without importing it
+        return _torch_to_numpy(value)
     if hasattr(value, "__cuda_array_interface__") and hasattr(value, "get"):
-        # CuPy: its arrays do not name their namespace, and refuse to become NumPy's unasked.
-        return value.get(), partial(_give_to, sys.modules[type(value).__module__.split(".")[0]])
+        # CuPy arrays have no namespace attribute, and reject implicit conversion to NumPy.
+        return value.get(), partial(_to_library, sys.modules[type(value).__module__.split(".")[0]])
     if hasattr(value, "__array_namespace__") and hasattr(value, "__dlpack__"):
-        return np.asarray(value), partial(_give_to, value.__array_namespace__())
+        return np.asarray(value), partial(_to_library, value.__array_namespace__())
     return value, None
 
 
-def _give_to(space: Any, array: Array) -> Any:
-    """Return an array of a library; JAX has no 64 bits unless it is told to."""
-    given = space.asarray(np.ascontiguousarray(array))
-    is_cut = array.dtype == np.int64 and array.size > 0 and "int32" in str(given.dtype)
+def _to_library(namespace: Any, array: Array) -> Any:
+    """Return an array of a library; JAX has no 64-bit types by default."""
+    converted = namespace.asarray(np.ascontiguousarray(array))
+    is_cut = array.dtype == np.int64 and array.size > 0 and "int32" in str(converted.dtype)
     if is_cut and max(int(array.max()), -int(array.min())) >= 2**31:
         raise InvalidInputError(
-            "ids do not fit the 32 bits of the library that the queries came from; let it use "
-            "64 bits, or give queries as a NumPy array"
+            "ids do not fit the 32-bit integers of the queries' array library; enable 64 bits "
+            "there, or pass queries as a NumPy array"
         )
-    return given
+    return converted
 
 
-def _of_torch(tensor: Any) -> tuple[Array, GiveBack]:
+def _torch_to_numpy(tensor: Any) -> tuple[Array, FromNumpy]:
     host = tensor.detach().to("cpu")
-    if host.is_floating_point() and host.element_size() < 4:  # NumPy knows no bfloat16
+    if host.is_floating_point() and host.element_size() < 4:  # NumPy has no bfloat16
         host = host.float()
 
-    def give_back(array: Array) -> Any:
+    def from_numpy(array: Array) -> Any:
         torch = require("torch")
-        return torch.from_numpy(np.array(array)).to(tensor.device)  # a copy, so it can be written
+        return torch.from_numpy(np.array(array)).to(tensor.device)  # a writable copy
 
-    return host.numpy(), give_back
+    return host.numpy(), from_numpy
 
 
-def pack_texts(texts: Iterable[str], what: str = "id") -> tuple[Array, Ints]:
-    """Return the bytes of texts, uint8 (n_bytes,), and where each starts and the last ends.
+def pack_texts(texts: Iterable[str], name: str = "id") -> tuple[Array, Ints]:
+    """Return the UTF-8 bytes of texts, uint8 (n_bytes,), and their starts and the end of the last.
 
-    `what`: what to call a text in an error. Raises InvalidInputError: one is not valid Unicode.
+    `name`: of a text in errors. Raises InvalidInputError: a text is not valid Unicode.
 
     Examples
     --------
@@ -428,7 +426,7 @@ def pack_texts(texts: Iterable[str], what: str = "id") -> tuple[Array, Ints]:
         encoded = [text.encode() for text in texts]
     except UnicodeEncodeError as error:
         raise InvalidInputError(
-            f"{what} {error.object!r} is not valid text: {error.reason}"
+            f"{name} {error.object!r} is not valid text: {error.reason}"
         ) from error
     starts = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
     return np.frombuffer(b"".join(encoded), dtype=np.uint8), starts

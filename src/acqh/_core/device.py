@@ -1,4 +1,4 @@
-"""Tensors of torch, on whichever device they lie; torch is only imported where it is there."""
+"""Torch tensors on any device; torch is optional and imported on first use."""
 
 from collections.abc import Iterator
 from typing import Any, TypeAlias
@@ -12,27 +12,27 @@ from acqh.errors import DeviceError, InvalidInputError, ViewError
 # torch is optional, so its types are not known here.
 Tensor: TypeAlias = Any
 
-# Working memory on a device unless the caller says otherwise.
+# Default working memory on a device, in bytes.
 MAX_MEMORY = 4 << 30
 
 
 def check_device(device: str) -> Any:
-    """Return the device of a name such as ``"cuda"`` or ``"cpu"``.
+    """Return the torch device of a name such as ``"cuda"`` or ``"cpu"``.
 
-    Raises DeviceError: there is no such device here; nothing falls back to another one. Raises
+    Raises DeviceError: the device is not available; there is no fallback. Raises
     MissingExtraError: torch is not installed.
     """
     torch = require("torch")
     try:
-        wanted = torch.device(device)
-        torch.empty(1, device=wanted).cpu()  # what has no memory, such as 'meta', fails here
+        torch_device = torch.device(device)
+        torch.empty(1, device=torch_device).cpu()  # fails for devices without memory ('meta')
     except (RuntimeError, AssertionError) as error:
         reason = str(error).strip().splitlines()[0]
         raise DeviceError(
-            f"device {device!r} cannot be used here ({reason}); choose 'cpu', or run where torch "
-            "finds the device"
+            f"device {device!r} is not available ({reason}); use 'cpu', or a machine with this "
+            "device"
         ) from error
-    return wanted
+    return torch_device
 
 
 def row_blocks(n_rows: int, bytes_per_row: int, max_memory: int) -> Iterator[slice]:
@@ -48,13 +48,13 @@ def row_blocks(n_rows: int, bytes_per_row: int, max_memory: int) -> Iterator[sli
     rows = max_memory // bytes_per_row
     if rows < 1:
         raise InvalidInputError(
-            f"max_memory is {max_memory} bytes, but one row needs {bytes_per_row}; raise it"
+            f"max_memory is {max_memory} bytes, but one row needs {bytes_per_row}; increase it"
         )
     return slices(n_rows, rows)
 
 
 def to_tensor(values: Any, device: Any, dtype: Any = None) -> Tensor:
-    """Return an array or tensor as a tensor on a device, without a copy where it is there."""
+    """Return an array or tensor as a tensor on a device, without a copy if possible."""
     torch = require("torch")
     if not is_tensor(values):
         values = torch.from_numpy(np.require(values, requirements=["C", "W"]))
@@ -62,7 +62,7 @@ def to_tensor(values: Any, device: Any, dtype: Any = None) -> Tensor:
 
 
 def tensor_dtype(dtype: Any) -> Any:
-    """Return the dtype of torch that a floating dtype of NumPy is.
+    """Return the torch dtype of a NumPy dtype.
 
     Examples
     --------
@@ -82,22 +82,22 @@ def first_bad_row(matrix: Tensor) -> int | None:
 
 
 def check_rows(matrix: Tensor, name: str, width: int | None = None) -> None:
-    """Reject a tensor that is not a matrix of finite real numbers, or has another width.
+    """Raise ViewError for a tensor that is not a matrix of finite numbers of the expected width.
 
-    Raises ViewError: it is not; the message names a bad row.
+    The message names the first bad row.
 
     Examples
     --------
     >>> import torch
     >>> check_rows(torch.ones((2, 3)), "input", 3)
     """
-    n_rows = len(matrix) if width is None else 1  # a block of no rows is not a mistake later on
+    n_rows = len(matrix) if width is None else 1  # later blocks may be empty
     if matrix.ndim != 2 or not matrix.shape[1] or not n_rows:
-        raise ViewError(f"{name} has shape {tuple(matrix.shape)}; give rows of features")
+        raise ViewError(f"{name} has shape {tuple(matrix.shape)}; give (n_items, n_features)")
     if matrix.dtype.is_complex or matrix.layout != require("torch").strided:
         raise ViewError(f"{name} is sparse or complex; give a dense tensor of real numbers")
     if width is not None and matrix.shape[1] != width:
-        raise ViewError(f"{name} has {matrix.shape[1]} columns, but {width} were fitted")
+        raise ViewError(f"{name} has {matrix.shape[1]} features, expected {width} as in fit")
     row = first_bad_row(matrix)
     if row is not None:
         raise ViewError(f"{name} has a NaN or infinite value in row {row}; remove or impute it")

@@ -1,15 +1,15 @@
-"""Fields of items that have a meaning: one table of their names, synonyms and types."""
+"""Metadata fields with a fixed meaning: their names, synonyms and types."""
 
 from typing import Final, NamedTuple
 
 
 class Field(NamedTuple):
-    """A field with a meaning."""
+    """A metadata field with a fixed meaning."""
 
     names: tuple[str, ...]  # in tables; the first is its name in a collection
     kind: str  # of its values
-    is_title: bool = False  # whether its words are those that an item is called by
-    is_of_file: bool = False  # whether it describes the file that an item tracks
+    is_title: bool = False  # whether it is a title or name of the item
+    is_of_file: bool = False  # whether it is a property of the item's tracked file
 
 
 # Synonyms are those of Hugging Face's ImageFolder and of img2dataset.
@@ -32,7 +32,7 @@ IMAGE, FILE, DATE = "image", "file", "date"
 BYTES, MODIFIED, DIGEST = "bytes", "modified", "sha256"
 # Of the tracked file of an item.
 FILE_FIELDS: Final = tuple(name for name, field in FIELDS.items() if field.is_of_file)
-# Words of these are looked up like those of a caption.
+# Keyword search covers these like captions.
 TITLE_FIELDS: Final = tuple(name for name, field in FIELDS.items() if field.is_title)
-# They name the image file of an item: in a table, or in a tracked folder.
+# Names of the image file of an item: in a table, or in a tracked folder.
 IMAGE_FIELDS: Final = (IMAGE, FILE)

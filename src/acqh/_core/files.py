@@ -1,6 +1,6 @@
-"""Files that appear whole or not at all, and the few operations that takes.
+"""Atomic writes of files, and the file operations that they need.
 
-Callers reach the operations through the module (``files.rename(...)``), so a test can make any one
+Callers use the operations through the module (``files.rename(...)``), so that tests can make each
 of them fail.
 """
 
@@ -22,12 +22,12 @@ if sys.platform != "win32":
     import fcntl
 
 T = TypeVar("T")
-# Windows neither replaces nor opens a file in the moment in which another process does.
-_PATIENCE_SECONDS = 2.0
+# On Windows a file cannot be replaced or opened while another process does so.
+_RETRY_SECONDS = 2.0
 
 
 def parse_json(content: str | bytes) -> Any:
-    """Parse JSON; raise ValueError for anything that cannot be parsed, also for deep nesting.
+    """Parse JSON; raise ValueError for invalid JSON, deep nesting included.
 
     Examples
     --------
@@ -44,10 +44,10 @@ def parse_json(content: str | bytes) -> Any:
 
 
 @contextmanager
-def written_whole(target: Path) -> Iterator[Path]:
-    """Give a temporary name next to a file; it gets the file's name at the end.
+def atomic_write(target: Path) -> Iterator[Path]:
+    """Yield a temporary path next to the target, and rename it to the target at the end.
 
-    If the block fails, the target is as it was.
+    If the block fails, the target does not change.
     """
     temporary = target.with_name(f".{target.name}-{token_hex(8)}.partial")
     try:
@@ -62,21 +62,21 @@ def written_whole(target: Path) -> Iterator[Path]:
 
 
 def check_target(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
-    """Return where a file is to be written.
+    """Return the path of a file to write.
 
-    Raises FileExistsError: it exists, and is not to be replaced or is not a file. Raises
-    FileNotFoundError: there is no folder for it.
+    Raises FileExistsError: the path exists, and `overwrite` is False or it is not a file. Raises
+    FileNotFoundError: its folder does not exist.
     """
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(f"the folder {target.parent} does not exist; create it first")
     if target.exists() and not (overwrite and target.is_file()):
-        raise FileExistsError(f"{target} already exists; give another path, or overwrite=True")
+        raise FileExistsError(f"{target} already exists; use another path, or overwrite=True")
     return target
 
 
 def sync_directory(path: Path) -> None:
-    """Wait until the names in a directory are on the disk, if the system has a call for it."""
+    """Flush the names in a directory to disk, if the system supports it."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -86,42 +86,42 @@ def sync_directory(path: Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory, if it is not there, and make its entry in the parent durable."""
+    """Create a directory if it does not exist, and flush its entry in the parent to disk."""
     if not path.is_dir():
         path.mkdir(exist_ok=True)
         sync_directory(path.parent)
 
 
 def create(path: Path) -> io.FileIO:
-    """Open a file that does not exist yet, for unbuffered writing."""
+    """Create a file for unbuffered writing; it must not exist."""
     return io.FileIO(path, "xb")
 
 
 def write(file: io.FileIO, data: memoryview) -> None:
-    """Write all bytes; the system may take several calls for them."""
+    """Write all bytes, in several system calls if necessary."""
     while data.nbytes:
         data = data[file.write(data) :]
 
 
 def sync(file: io.FileIO) -> None:
-    """Wait until the file's bytes are on the disk."""
+    """Flush the bytes of an open file to disk."""
     os.fsync(file.fileno())
 
 
 def sync_file(path: Path) -> None:
-    """Wait until the bytes of a file are on the disk."""
-    with io.FileIO(path, "r+b") as file:  # some systems sync only what may be written
+    """Flush the bytes of a file to disk."""
+    with io.FileIO(path, "r+b") as file:  # some systems flush only writable files
         sync(file)
 
 
 def rename(source: Path, target: Path) -> None:
-    """Give a file its name, in place of what had that name before, in one step."""
-    patiently(lambda: source.replace(target))
+    """Rename a file atomically; replace an existing target."""
+    retry(lambda: source.replace(target))
 
 
-def patiently(operation: Callable[[], T]) -> T:
-    """Return what an operation gives; repeat it for a while if another process is in the way."""
-    end = time.monotonic() + _PATIENCE_SECONDS
+def retry(operation: Callable[[], T]) -> T:
+    """Return the result of an operation; retry for 2 s if another process blocks it."""
+    end = time.monotonic() + _RETRY_SECONDS
     while True:
         try:
             return operation()
@@ -143,10 +143,10 @@ def unlink(path: Path) -> None:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keep other writers, threads or processes, out of a directory; the system undoes it at exit.
+    """Lock a directory against other writers, threads or processes; exit releases the lock.
 
-    Without it one writer could remove, as left over, the members another is about to name in its
-    manifest. Windows and some network disks have no such lock; there writers must take turns.
+    Without the lock a writer could remove members that another is about to list in its manifest.
+    Windows and some network disks have no such lock; there the user must run one writer at a time.
     """
     if sys.platform == "win32":
         yield
@@ -161,17 +161,17 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def open_regular(path: Path) -> io.FileIO:
-    """Open a plain file for unbuffered reading; reject links, pipes and devices.
+    """Open a regular file for unbuffered reading; reject links, pipes and devices.
 
-    Raises FileNotFoundError: there is no such file. Raises CorruptBundleError: it is not a plain
+    Raises FileNotFoundError: there is no such file. Raises CorruptBundleError: it is not a regular
     file.
     """
     if path.is_symlink():
-        raise CorruptBundleError(f"{path} is a link; a bundle holds its files itself")
-    # Opening a pipe must not wait for somebody to write to it.
+        raise CorruptBundleError(f"{path} is a symbolic link; replace it by the file")
+    # Opening a pipe must not block until there is a writer.
     extra = 0 if sys.platform == "win32" else os.O_NONBLOCK
     file = io.FileIO(path, opener=lambda name, flags: os.open(name, flags | extra))
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise CorruptBundleError(f"{path} is not a plain file")
+        raise CorruptBundleError(f"{path} is not a regular file")
     return file

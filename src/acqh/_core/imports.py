@@ -1,4 +1,4 @@
-"""What is imported late: names of a package, optional packages, plug-ins."""
+"""Lazy imports: public names of a subpackage, optional dependencies, plug-ins."""
 
 import ast
 import sys
@@ -11,7 +11,7 @@ from typing import Any
 
 from acqh.errors import MissingExtraError
 
-# Module -> extra of this package that brings it.
+# Module -> extra of this package that installs it.
 _EXTRAS = {
     "PIL": "images",
     "pillow_heif": "heic",
@@ -42,7 +42,7 @@ def require(module: str) -> Any:
     """Import an optional module by its dotted name.
 
     `module`: dotted name, such as ``"skimage.feature"``; its first part names the package. Raises
-    MissingExtraError: the package is not installed; the message names the extra that brings it.
+    MissingExtraError: the package is not installed; the message names the extra that installs it.
 
     Examples
     --------
@@ -58,70 +58,68 @@ def require(module: str) -> Any:
         extra = _EXTRAS.get(package)
         hint = f"pip install 'acqh[{extra}]'" if extra else f"pip install {package}"
         raise MissingExtraError(
-            f"this needs the package '{package}', which is not installed; run: {hint}"
+            f"the package '{package}' is required, but not installed; run: {hint}"
         ) from error
 
 
 @cache
 def load_plugins(group: str) -> dict[str, Any]:
-    """Return what installed packages offer under a group, by name.
+    """Return the entry points of a group, such as ``"acqh.methods"``, by name.
 
-    One that cannot be loaded is skipped with a warning: a package that has nothing to do
-    with the task at hand must not be able to stop it.
-
-    A group is such as ``"acqh.methods"``; what it has is the same on every call.
+    An entry point that cannot be loaded is skipped with a warning: an unrelated broken package must
+    not stop the caller. The result is cached.
 
     Examples
     --------
     >>> load_plugins("acqh.nothing")
     {}
     """
-    from importlib.metadata import entry_points  # which takes as long as the rest of this package
+    from importlib.metadata import entry_points  # as slow as importing the rest of this package
 
-    found: dict[str, Any] = {}
+    plugins: dict[str, Any] = {}
     for entry in entry_points(group=group):
         try:
-            found[entry.name] = entry.load()
+            plugins[entry.name] = entry.load()
         except Exception as error:  # a plug-in may fail in any way
             warnings.warn(
                 f"the plug-in {entry.name!r} ({entry.value}) of {group} cannot be loaded: "
                 f"{error!r}",
                 stacklevel=2,
             )
-    return found
+    return plugins
 
 
-def door(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return a package's ``__getattr__``, ``__dir__`` and ``__all__``, as its stub says.
+def attach_stub(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` that import the names of a stub lazily.
 
-    The names of a package stand once, in ``__init__.pyi``, as imports; each is imported when it is
-    first asked for. What a program does not use, it need not wait for: scikit-learn and Numba alone
-    take more than a second to import.
+    The stub ``__init__.pyi`` declares the public names of a subpackage as imports; each is imported
+    on first use. This keeps ``import acqh`` fast: scikit-learn and Numba alone take more than a
+    second to import.
 
-    `package`: its ``__name__``.
+    `package`: the ``__name__`` of the subpackage.
 
     Examples
     --------
-    >>> find, _, names = door("acqh.features")
-    >>> "Bias" in names, find("Bias").__name__
+    >>> load, _, names = attach_stub("acqh.features")
+    >>> "Bias" in names, load("Bias").__name__
     (True, 'Bias')
     """
     module = sys.modules[package]
     stub = Path(str(module.__file__)).with_suffix(".pyi").read_text(encoding="utf-8")
-    homes = {
+    modules = {
         alias.asname or alias.name: node.module or package
         for node in ast.parse(stub).body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
 
-    def find(name: str) -> Any:
-        if name not in homes:
+    def load(name: str) -> Any:
+        if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = homes[name]
-        is_room = home == package
-        value = import_module(f"{home}.{name}") if is_room else getattr(import_module(home), name)
+        home = modules[name]
+        is_module = home == package
+        value = import_module(f"{home}.{name}") if is_module else getattr(import_module(home), name)
         setattr(module, name, value)
         return value
 
-    return find, lambda: sorted({*vars(module), *homes}), sorted(homes)
+    return load, lambda: sorted({*vars(module), *modules}), sorted(modules)

@@ -1,4 +1,4 @@
-"""Suggest the right keyword where an unknown one is passed."""
+"""Suggest the right name for an unknown keyword argument."""
 
 import difflib
 import functools
@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-# What other libraries call a parameter.
+# Names of parameters in other libraries.
 _SYNONYMS = {
     "k": ("top_k", "topk", "n", "limit", "size", "n_results", "n_neighbors", "num_results"),
     "text": ("query", "q", "words", "search", "query_text", "prompt"),

@@ -1,4 +1,4 @@
-"""Labels in the forms users have, turned into one: a 0/1 matrix with named columns."""
+"""Labels in any accepted form, converted to a 0/1 matrix with named columns."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,15 +16,16 @@ MAX_DENSE_CLASSES = 256
 def as_label_matrix(
     labels: Any, names: Sequence[str] | None = None
 ) -> tuple[Matrix, tuple[str, ...]]:
-    """Read labels of any accepted form.
+    """Return labels of any accepted form as a 0/1 matrix, and the names of its columns.
 
     Parameters
     ----------
-    labels : 0/1 matrix (n_items, n_labels), dense or sparse; or (n_items,) class ids (integers
-        or strings); or a sequence of n_items sets (or lists) of label names
+    labels : array-like or sequence of sets
+        A 0/1 matrix (n_items, n_labels), dense or sparse. Or class ids (n_items,), integers or
+        strings. Or n_items sets or lists of label names.
     names : sequence of str, optional
-        Column names of a matrix; the classes, in order, of ids or sets. Needed when a part of
-        the data must have the same columns as the whole.
+        Column names of a matrix; the classes, in order, of ids or sets. Required if a subset of the
+        data must have the same columns as all data.
 
     Returns
     -------
@@ -34,7 +35,7 @@ def as_label_matrix(
     Raises
     ------
     LabelError
-        Not 0/1, wrong number of names, an id or name that is not in `names`, or no labels.
+        Values other than 0 and 1, wrong number of names, an id or name not in `names`, no labels.
 
     Examples
     --------
@@ -46,7 +47,7 @@ def as_label_matrix(
            [1, 1]], dtype=uint8)
     """
     if names is None and getattr(labels, "ndim", 1) == 2 and hasattr(labels, "columns"):
-        names = [str(column) for column in labels.columns]  # of a table, such as pandas has
+        names = [str(column) for column in labels.columns]  # of a data frame
     if is_sparse(labels):
         return _from_sparse(labels, names)
     if _is_list_of_sets(labels):
@@ -81,9 +82,9 @@ def _column_names(n_labels: int, names: Sequence[str] | None) -> tuple[str, ...]
     if names is None:
         return tuple(str(column) for column in range(n_labels))
     if len(names) != n_labels:
-        raise LabelError(f"{len(names)} label names for {n_labels} label columns")
+        raise LabelError(f"{len(names)} label names for {n_labels} label columns; give one each")
     if len(set(names)) != len(names):
-        raise LabelError("label names must differ from one another")
+        raise LabelError("a label name occurs more than once; make label names unique")
     return tuple(str(name) for name in names)
 
 
@@ -136,27 +137,26 @@ def _from_sets(labels: Any, names: Sequence[str] | None) -> tuple[Matrix, tuple[
 def _one_hot(
     flat: list[str], indptr: Any, names: Sequence[str], rows: Any
 ) -> tuple[Matrix, tuple[str, ...]]:
-    """Return a row for each set of labels, given as CSR has it; `rows` numbers them in an error."""
+    """Return a row for each set of labels, in CSR layout; `rows`: their numbers in errors."""
     checked = _column_names(len(names), names)
     column = {name: j for j, name in enumerate(checked)}
     indices = np.fromiter((column.get(name, -1) for name in flat), np.int32, len(flat))
     if indices.size and indices.min() < 0:
         at = int(np.argmin(indices))
         row = rows[int(np.searchsorted(indptr, at, side="right")) - 1]
-        raise LabelError(f"label {flat[at]!r} in row {row} is not among the label names given")
+        raise LabelError(f"label {flat[at]!r} in row {row} is not among the label names; add it")
     values = np.ones(len(indices), np.uint8)
     matrix = sp.csr_array((values, indices, indptr), shape=(len(rows), len(checked)))
     matrix.sum_duplicates()
-    matrix.data[:] = 1  # a name may be there twice
+    matrix.data[:] = 1  # a name may occur twice
     return (matrix.toarray() if len(checked) <= MAX_DENSE_CLASSES else matrix), checked
 
 
 def split_labels(text: str, separator: str | None = None) -> list[str]:
-    """Return the labels in one text.
+    """Split a text into labels.
 
-    `separator`: what stands between labels; ``|`` by default, but then a comma or semicolon without
-    any ``|`` may mean either and is rejected. Raises InvalidInputError: the text may be one
-    label or several, or the separator is empty.
+    `separator`: default ``|``; then a text with a comma or semicolon but without ``|`` is ambiguous
+    and raises. Raises InvalidInputError: an ambiguous text, or an empty separator.
 
     Examples
     --------
@@ -167,9 +167,9 @@ def split_labels(text: str, separator: str | None = None) -> list[str]:
         separator = "|"
         if separator not in text and ("," in text or ";" in text):
             raise InvalidInputError(
-                f"the labels {text!r:.200} have a comma or semicolon but no '|', which separates "
-                "labels; say label_separator=',' if these are several, label_separator='|' if one"
+                f"the labels {text!r:.200} have a comma or semicolon but no '|'; set "
+                "label_separator=',' for several labels, label_separator='|' for one"
             )
     if not separator:
-        raise InvalidInputError("`label_separator` is empty; give what stands between labels")
+        raise InvalidInputError("label_separator is empty; give a character, such as '|'")
     return [name for part in text.split(separator) if (name := part.strip())]

@@ -1,4 +1,4 @@
-"""The one policy for linear systems: symmetric, ridged where singular, never a bare inverse."""
+"""Linear systems: symmetric solvers that handle singular matrices; no explicit inverses."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,21 +14,21 @@ from acqh.errors import ViewError
 
 # Eigenvalues below this share of the largest count as zero.
 RANK_TOLERANCE = 1e-10
-# Squares and their sums keep their digits between these sizes of the largest number.
+# Sums of squares are precise if the largest number is in this range.
 _SMALLEST, _LARGEST = 1e-60, 1e60
-# Sums of squares about zero lose the square of mean over spread: beyond this, too many digits.
-_FARTHEST = 1e3
+# Above this ratio of mean to standard deviation, sums of squares about zero lose too many digits.
+_MAX_MEAN_RATIO = 1e3
 
 
 def solve_spd(gram: Floats, right: Floats) -> Floats:
     """Solve ``gram @ x = right`` for a symmetric positive semi-definite matrix.
 
-    Cholesky where the matrix is positive definite beyond rounding; otherwise the solution of
-    least norm, with eigenvalues below ``RANK_TOLERANCE`` of the largest taken as zero. So
-    collinear features, unused labels and empty codewords need no special case elsewhere.
+    Uses Cholesky if the matrix is numerically positive definite. Otherwise returns the solution of
+    least norm, with eigenvalues below ``RANK_TOLERANCE`` of the largest set to zero. So callers
+    need no special case for collinear features, unused labels and empty codewords.
 
-    `gram`: (n, n); symmetric, positive semi-definite up to rounding. `right`: (n, k) or (n,). Gives
-    (n, k) or (n,) float64.
+    `gram`: (n, n); symmetric, positive semi-definite up to rounding. `right`: (n, k) or (n,).
+    Returns (n, k) or (n,) float64.
 
     Examples
     --------
@@ -39,10 +39,10 @@ def solve_spd(gram: Floats, right: Floats) -> Floats:
 
 
 def factor_spd(gram: Floats) -> Callable[[Floats], Floats]:
-    """Return what solves ``gram @ x = right`` for many right sides, as `solve_spd` does.
+    """Factorize ``gram`` once; return a function that solves ``gram @ x = right``.
 
-    `gram`: (n, n); symmetric, positive semi-definite up to rounding; factored here, once. What is
-    returned takes (n, k) or (n,) and gives the solution, of the same shape.
+    `gram`: (n, n); symmetric, positive semi-definite up to rounding. The function maps (n, k) or
+    (n,) to the solution of the same shape, see `solve_spd`.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def factor_spd(gram: Floats) -> Callable[[Floats], Floats]:
     except scipy.linalg.LinAlgError:
         return _least_norm_solver(gram)
     pivots = np.abs(np.diag(factor))
-    # A pivot far below its own diagonal means that column is a combination of earlier ones.
+    # A pivot far below its diagonal entry: the column is a combination of earlier ones.
     if np.any(pivots <= np.sqrt(RANK_TOLERANCE) * scale):
         return _least_norm_solver(gram)
 
@@ -84,13 +84,13 @@ def _least_norm_solver(gram: Floats) -> Callable[[Floats], Floats]:
 def whiten(gram: Floats, ridge: float = 0.0, *, floor: float = 0.0) -> Floats:
     """Return the directions in which a symmetric matrix is the identity.
 
-    The columns R satisfy ``R.T @ (gram + ridge * I) @ R = I`` and span what the matrix itself
-    spans: directions with an eigenvalue below ``RANK_TOLERANCE`` of the largest are omitted,
-    whatever the ridge, since nothing is known of them.
+    The columns R satisfy ``R.T @ (gram + ridge * I) @ R = I`` and span the range of the matrix:
+    directions with an eigenvalue below ``RANK_TOLERANCE`` of the largest are dropped, for any
+    ridge.
 
     `gram`: (n, n); symmetric, positive semi-definite up to rounding. `ridge`: not negative.
-    `floor`: eigenvalues up to this one count as zero too. Gives (n, rank) float64; by falling
-    eigenvalue; no columns where the matrix is zero.
+    `floor`: eigenvalues up to this one also count as zero. Returns (n, rank) float64 by falling
+    eigenvalue; no columns if the matrix is zero.
 
     Examples
     --------
@@ -106,8 +106,8 @@ def whiten(gram: Floats, ridge: float = 0.0, *, floor: float = 0.0) -> Floats:
 def principal_directions(gram: Floats, n_directions: int) -> Floats:
     """Return the eigenvectors of the largest eigenvalues of a symmetric matrix.
 
-    `gram`: (n, n); symmetric, positive semi-definite up to rounding. Gives (n, n_found) float64; by
-    falling eigenvalue; fewer than asked for where the others are zero.
+    `gram`: (n, n); symmetric, positive semi-definite up to rounding. Returns (n, n_vectors) float64
+    by falling eigenvalue; fewer than `n_directions` if the others are zero.
 
     Examples
     --------
@@ -168,7 +168,7 @@ class EigenForm:
 
     def solve(self, shift: float, rotated: Floats) -> Floats:
         """Return ``(diag(values) + shift * I)^-1 rotated``, (n, k), for a positive shift."""
-        # Rounding makes some eigenvalues negative that are zero.
+        # Zero eigenvalues may be negative by rounding.
         return np.asarray(rotated / (np.maximum(self.values, 0.0) + shift)[:, None])
 
 
@@ -184,10 +184,9 @@ def mean_diagonal(gram: Floats) -> float:
 
 
 def fix_signs(vectors: Floats) -> Floats:
-    """Return eigenvectors, one per column, with the entry of largest size positive.
+    """Return eigenvectors, one per column, with a positive entry of largest magnitude.
 
-    The sign of an eigenvector is arbitrary; this makes it depend on the matrix alone, not on
-    rounding.
+    This makes the arbitrary sign of an eigenvector independent of rounding.
 
     Examples
     --------
@@ -200,29 +199,32 @@ def fix_signs(vectors: Floats) -> Floats:
     return np.asarray(vectors * np.where(signs == 0, 1.0, signs))
 
 
-def find_origin(rows: Any) -> Floats:
-    """Return what to take from rows before their squares are summed: (n_features,).
+def centering_offset(rows: Any) -> Floats:
+    """Return the offset to subtract from rows for precise sums of squares: (n_features,).
 
-    `rows`: dense, CSR or tensor. The mean where it is too far from zero for sums of squares,
-    otherwise zeros, as always of CSR. Raises ViewError: numbers too large or too small to square.
+    `rows`: dense, CSR or tensor. The offset is the mean if it is much larger than the standard
+    deviation, otherwise zeros; always zeros for CSR. Raises ViewError: numbers too large or too
+    small to square.
 
     Examples
     --------
-    >>> find_origin(np.array([[1e8], [1e8 + 2.0]])), find_origin(np.array([[1.0], [2.0]]))
-    (array([1.00000001e+08]), array([0.]))
+    >>> centering_offset(np.array([[1e8], [1e8 + 2.0]]))
+    array([1.00000001e+08])
+    >>> centering_offset(np.array([[1.0], [2.0]]))
+    array([0.])
     """
     wide = rows.data if is_sparse(rows) else rows.double() if is_tensor(rows) else rows
     largest = float(abs(wide).max()) if wide.shape[0] else 0.0
     if largest and not _SMALLEST <= largest <= _LARGEST:
         raise ViewError(
-            f"the largest number is {largest:.0e}, and squares of such numbers cannot be summed; "
-            f"scale the features to between {_SMALLEST:.0e} and {_LARGEST:.0e}"
+            f"the largest number is {largest:.0e}, and its square over- or underflows; scale the "
+            f"features to between {_SMALLEST:.0e} and {_LARGEST:.0e}"
         )
-    nothing = np.zeros(rows.shape[1])
+    zeros = np.zeros(rows.shape[1])
     if is_sparse(rows) or not largest:
-        return nothing
+        return zeros
     mean = wide.mean(0) if is_tensor(rows) else rows.mean(axis=0, dtype=np.float64)
     spread = float(((wide - mean) ** 2).mean()) ** 0.5
-    # Rows that are all the same say nothing of how far apart others will be.
-    is_far = spread > 0 and float(abs(mean).max()) > _FARTHEST * spread
-    return np.asarray(mean.cpu() if is_tensor(rows) else mean) if is_far else nothing
+    # Identical rows do not show the spread of other rows.
+    is_far = spread > 0 and float(abs(mean).max()) > _MAX_MEAN_RATIO * spread
+    return np.asarray(mean.cpu() if is_tensor(rows) else mean) if is_far else zeros

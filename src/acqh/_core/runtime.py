@@ -1,4 +1,4 @@
-"""How work is run: threads, randomness, parameters, compiled loops, progress."""
+"""Runtime: threads, random generators, parameter checks, compiled loops, progress."""
 
 import logging
 import os
@@ -46,7 +46,7 @@ def default_threads() -> int:
 def limit_threads(n_threads: int) -> Iterator[None]:
     """Limit the threads of work that starts in this block, those of BLAS included.
 
-    Explicit arguments of single calls still count. BLAS is limited in the whole process.
+    An explicit `n_threads` of a call takes precedence. BLAS is limited in the whole process.
     """
     token = _limit.set(n_threads)
     try:
@@ -59,8 +59,8 @@ def limit_threads(n_threads: int) -> Iterator[None]:
 def one_blas_thread() -> AbstractContextManager[None]:
     """Limit BLAS to one thread, in the whole process, while the block lasts.
 
-    For a chain of small problems: NumPy and SciPy bring a pool of threads each, which wait for work
-    by spinning, so that on few cores each pool keeps the other from its work.
+    For a chain of small problems: NumPy and SciPy each have a thread pool that spins while idle. On
+    few cores the pools slow each other down.
     """
     return _limit_blas(1)
 
@@ -72,8 +72,8 @@ _blas_lock = threading.Lock()
 def _limit_blas(n_threads: int) -> Iterator[None]:
     """Limit the threads of BLAS, in the whole process, while the block lasts.
 
-    The limit belongs to the process, and only the thread that set it may restore it. So of blocks
-    that overlap in several threads, the first sets and restores it; the others change nothing.
+    The limit belongs to the process, and only the thread that set it may restore it. If blocks
+    overlap in several threads, the first sets and restores it; the others change nothing.
     """
     if not _blas_lock.acquire(blocking=False):
         yield
@@ -93,9 +93,9 @@ RandomState: TypeAlias = int | np.random.Generator | np.random.SeedSequence | No
 
 
 def check_rng(random_state: RandomState) -> np.random.Generator:
-    """Return a generator: a given one as it is, otherwise a new one seeded with the argument.
+    """Return a Generator unchanged, or a new one seeded with the argument.
 
-    Raises InvalidInputError: the argument seeds nothing.
+    Raises InvalidInputError: the argument is not a valid seed.
 
     Examples
     --------
@@ -113,9 +113,9 @@ def check_rng(random_state: RandomState) -> np.random.Generator:
 
 @dataclass(frozen=True)
 class Interval:
-    """Numbers of one kind, Integral or Real, between two; None: no end there.
+    """Interval of numbers of one type, Integral or Real; None: unbounded on that side.
 
-    `closed`: which of the ends belong to it: ``"left"``, ``"both"`` or ``"neither"``.
+    `closed`: which ends belong to it: ``"left"``, ``"both"`` or ``"neither"``.
     """
 
     kind: Any
@@ -143,14 +143,14 @@ class Interval:
 def check_parameters(estimator: Any, constraints: Mapping[str, Sequence[Any]]) -> None:
     """Check an estimator's constructor arguments against its constraints.
 
-    `constraints`: what each argument may be: `Interval`, a tuple of words, None, ``"boolean"``,
-    ``"callable"``, or a type. Raises InvalidInputError: the message names the argument, what it may
-    be and what it is.
+    `constraints`: allowed values of each argument: `Interval`, a tuple of strings, None,
+    ``"boolean"``, ``"callable"``, or a type. Raises InvalidInputError: the message names the
+    argument, its allowed values and its value.
     """
     for name, value in estimator.get_params(deep=False).items():
         allowed = constraints.get(name)
         if allowed is not None and not any(_is_valid(value, kind) for kind in allowed):
-            *others, last = [_describe(kind) for kind in allowed]
+            *others, last = [_to_text(kind) for kind in allowed]
             kinds = f"{', '.join(others)} or {last}" if others else last
             raise InvalidInputError(
                 f"The {name!r} parameter of {type(estimator).__name__} must be {kinds}. Got "
@@ -168,7 +168,7 @@ def _is_valid(value: Any, allowed: Any) -> bool:
     return value in allowed if isinstance(allowed, Interval) else isinstance(value, allowed)
 
 
-def _describe(allowed: Any) -> str:
+def _to_text(allowed: Any) -> str:
     if isinstance(allowed, tuple):
         return f"a str among {{{', '.join(map(repr, sorted(allowed)))}}}"
     if isinstance(allowed, type):
@@ -180,14 +180,13 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 def kernel(**options: Any) -> Callable[[FunctionT], FunctionT]:
-    """Have a function compiled when it is first called, without holding Python's lock.
+    """Decorate a function for compilation by numba on its first call, without the GIL.
 
-    The machine code is kept on disk, so that other processes need not compile it again: beside the
-    module, or else in the user's cache folder, or where ``NUMBA_CACHE_DIR`` says. A process that
-    may write in none of them, such as a service without a home, compiles for itself. What another
-    version of this package has kept is not used, and made again.
+    Machine code is cached on disk: next to the module, in the user's cache folder, or in
+    ``NUMBA_CACHE_DIR``. If none of them is writable, as for a server without a home folder, each
+    process compiles again. Cached code of another version of this package is discarded.
 
-    Options are those of `numba.njit`.
+    `options`: arguments of `numba.njit`.
 
     Examples
     --------
@@ -202,29 +201,29 @@ def kernel(**options: Any) -> Callable[[FunctionT], FunctionT]:
         try:
             return _compile(function, cache=True, **options)
         except RuntimeError:
-            # Numba found no folder for it; any other error comes again.
+            # No folder for the cache; any other error is raised again.
             return _compile(function, **options)
 
     return compiled
 
 
 def _compile(function: FunctionT, **options: Any) -> FunctionT:
-    from numba import njit  # takes longer to import than most of what needs no loop
+    from numba import njit  # slow to import
 
     compiled: Any = njit(nogil=True, **options)(function)
-    kept, load = compiled._cache, compiled._cache.load_overload
+    code_cache, load = compiled._cache, compiled._cache.load_overload
 
-    def load_overload(*what: Any) -> Any:
+    def load_overload(*signature: Any) -> Any:
         try:
-            overload = load(*what)
-        except Exception:  # of many kinds: kept code names classes that a later version has not
-            kept.flush()
+            overload = load(*signature)
+        except Exception:  # of any type: cached code refers to classes of another version
+            code_cache.flush()
             overload = None
         if overload is None and function.__module__.startswith("acqh."):
             _announce()
         return overload
 
-    kept.load_overload = load_overload
+    code_cache.load_overload = load_overload
     return cast(FunctionT, compiled)
 
 
@@ -234,16 +233,16 @@ def _announce() -> None:
     _logger.warning("compiling loops for this machine: some seconds, once")
 
 
-# What NumPy adds up in a second: compiled loops take nearly as long to load from disk, and
-# several seconds to compile.
+# Additions per second in NumPy: compiled loops take nearly as long to load from disk, and several
+# seconds to compile.
 _NUMPY_STEPS = 2 * 10**9
 
 
 def loops(package: str, n_steps: int) -> Any:
-    """Return the loops of a package for this many steps: ``plain`` NumPy, or ``compiled``.
+    """Return the module of loops of a package for this many steps: ``plain`` NumPy or ``compiled``.
 
-    Both have the same functions, which give the same bits. Loops that are loaded are used for
-    any number of steps.
+    Both have the same functions with bitwise equal results. Compiled loops are used for any number
+    of steps once they are loaded.
 
     Examples
     --------
@@ -255,9 +254,9 @@ def loops(package: str, n_steps: int) -> Any:
     return import_module(f"{package}.plain" if is_small else compiled)
 
 
-# Called with how much is done, of how much (None: not known), and what.
+# Called with the number of steps done, their total (None: unknown), and a text.
 Progress: TypeAlias = Callable[[int, int | None, str], None]
 
 
-def say_nothing(done: int, total: int | None, what: str) -> None:
-    """Report no progress."""
+def no_progress(done: int, total: int | None, text: str) -> None:
+    """Ignore progress."""

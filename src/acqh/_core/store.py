@@ -1,14 +1,14 @@
-"""Objects as JSON values and named arrays, and back: never a pickle, never a class path.
+"""Serialize objects as JSON values and named arrays: no pickle, no class paths.
 
-`pack` takes numbers, texts, lists, tuples, sets, mappings, arrays and sparse matrices; dataclasses
-by their fields; estimators by their parameters and what ``fit`` learnt. A file says the names of
-classes, and `allowed` where each is found: what it does not list can be neither written nor made.
+`pack` accepts numbers, texts, lists, tuples, sets, mappings, arrays and sparse matrices;
+dataclasses by their fields; estimators by their parameters and fitted attributes. A file contains
+names of classes, and `allowed` maps them to modules: other classes can be neither written nor read.
 
-What ``fit`` learnt is what a class lists in ``_state_axes``: attributes with a name for each axis,
-or with a type. Axes of one name have one length; ``"n_features"`` is the width that was fitted. An
-attribute whose name ends in ``"?"`` may be None, or absent. A class of a user's own has
-``get_state`` and ``set_state`` instead. ``_restored``, where a class has it, is called at the end,
-to check or prepare more.
+A class lists its fitted attributes in ``_state_axes``, each with a name for each axis or with a
+type. Axes of the same name have the same length; ``"n_features"`` is the number of features of
+``fit``. An attribute whose name ends in ``"?"`` may be None or absent. Custom classes have
+``get_state`` and ``set_state`` instead. ``_restored``, if a class defines it, is called last, for
+further checks.
 """
 
 import json
@@ -28,8 +28,8 @@ from acqh._core.arrays import Array, is_sparse
 from acqh._core.imports import require
 from acqh.errors import InvalidInputError, NotFittedError
 
-# Name -> the module that defines it, which is imported when it is needed; or the thing itself.
-Homes: TypeAlias = Mapping[str, Any]
+# Name -> the module that defines it, imported on first use; or the class or function itself.
+ClassTable: TypeAlias = Mapping[str, Any]
 # Attribute -> a name for each axis, or a type.
 Axes: TypeAlias = Mapping[str, Any]
 
@@ -50,33 +50,32 @@ _NYSTROEM = {
     "normalization_": ("n_components", "n_components"),
     "_n_features_out": int,
 }
-# Of scikit-learn: where each class is, and what it learns.
+# Classes of scikit-learn: their modules and fitted attributes.
 _SCIKIT: dict[str, tuple[str, Axes]] = {
     "Normalizer": ("sklearn.preprocessing", _WIDTH),
     "Nystroem": ("sklearn.kernel_approximation", {**_WIDTH, **_NYSTROEM}),
     "PCA": ("sklearn.decomposition", {**_SVD, **_PCA}),
-    "Pipeline": ("sklearn.pipeline", {}),  # its steps learn
+    "Pipeline": ("sklearn.pipeline", {}),  # its steps have the state
     "StandardScaler": ("sklearn.preprocessing", {**_WIDTH, **_SCALER}),
     "TfidfTransformer": ("sklearn.feature_extraction.text", {**_WIDTH, "idf_?": _COLUMN}),
     "TfidfVectorizer": ("sklearn.feature_extraction.text", {}),  # words: see `_with_words`
     "TruncatedSVD": ("sklearn.decomposition", _SVD),
 }
-# Parameters of these that are of no use to what is fitted, or that reach for files and processes.
-_LEFT_OUT = frozenset({"memory", "n_jobs", "verbose"})
-_HOMES = {name: home for name, (home, _) in _SCIKIT.items()} | dict.fromkeys(
+# Parameters that are not stored: they do not affect ``transform``, or access files and processes.
+_NOT_STORED = frozenset({"memory", "n_jobs", "verbose"})
+_MODULES = {name: home for name, (home, _) in _SCIKIT.items()} | dict.fromkeys(
     ("float32", "float64"), "numpy"
 )
 
 
 def pack(
-    value: Any, allowed: Homes, *, fitted: bool = True, path: str = ""
+    value: Any, allowed: ClassTable, *, fitted: bool = True, path: str = ""
 ) -> tuple[Any, dict[str, Array]]:
-    """Return an object as values that JSON holds, and named arrays, for `unpack`.
+    """Return an object as JSON values and named arrays, for `unpack`.
 
-    `fitted`: with what estimators learnt; otherwise with their parameters alone. `path`: begins
-    the names of arrays. A ``Generator`` becomes None: what is fitted draws nothing more. Raises
-    InvalidInputError: something in it cannot be stored. Raises NotFittedError: an estimator is not
-    fitted.
+    `fitted`: include the fitted attributes of estimators, not only their parameters. `path`: prefix
+    of the names of arrays. A ``Generator`` becomes None: fitted estimators do not need it. Raises
+    InvalidInputError: a value cannot be stored. Raises NotFittedError: an estimator is not fitted.
 
     Examples
     --------
@@ -87,11 +86,13 @@ def pack(
     return writer.write(value, path), writer.arrays
 
 
-def unpack(described: Any, arrays: dict[str, Array], allowed: Homes, *, whole: bool = True) -> Any:
-    """Return the object of which `pack` gave the parts; takes its arrays out of `arrays`.
+def unpack(
+    packed: Any, arrays: dict[str, Array], allowed: ClassTable, *, use_all: bool = True
+) -> Any:
+    """Return the object of `pack`; removes its arrays from `arrays`.
 
-    `whole`: refuse arrays that are left over. Raises InvalidInputError: what is stored is damaged,
-    or of a class that is not allowed.
+    `use_all`: reject arrays that the object does not use. Raises InvalidInputError: the stored
+    object is damaged, or of a class that is not allowed.
 
     Examples
     --------
@@ -99,34 +100,33 @@ def unpack(described: Any, arrays: dict[str, Array], allowed: Homes, *, whole: b
     {'a': (1, array([0, 1]))}
     """
     try:
-        made = _Reader(allowed, arrays).read(described)
-        if whole and arrays:
-            raise InvalidInputError(f"arrays belong to nothing: {', '.join(sorted(arrays))}")
-        return made
+        value = _Reader(allowed, arrays).read(packed)
+        if use_all and arrays:
+            raise InvalidInputError(f"unexpected arrays in the file: {', '.join(sorted(arrays))}")
+        return value
     except (InvalidInputError, NotFittedError):
         raise
     except (
         ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
     ) as error:  # fmt: skip
-        raise InvalidInputError(f"what is stored is not readable: {error!r}") from error
+        raise InvalidInputError(f"the stored object is not readable: {error!r}") from error
 
 
-def thing_of(name: str, allowed: Homes) -> Any:
-    """Return what a name stands for; raise InvalidInputError where it is not allowed."""
-    home = allowed.get(name) or _HOMES.get(name)
-    if home is None:
-        raise InvalidInputError(f"what is stored names the unknown {name!r}")
-    return getattr(import_module(home), name) if isinstance(home, str) else home
+def resolve(name: str, allowed: ClassTable) -> Any:
+    """Return the class or function of a name; raise InvalidInputError if it is not allowed."""
+    source = allowed.get(name) or _MODULES.get(name)
+    if source is None:
+        raise InvalidInputError(f"the stored object has the unknown class {name!r}")
+    return getattr(import_module(source), name) if isinstance(source, str) else source
 
 
-def _name_of(thing: Any, allowed: Homes) -> str:
-    """Return the name of a class or function; raise InvalidInputError where it has none."""
-    name = str(getattr(thing, "__name__", thing))
-    if name not in {**_HOMES, **allowed} or thing_of(name, allowed) is not thing:
+def _name_of(value: Any, allowed: ClassTable) -> str:
+    """Return the name of a class or function; raise InvalidInputError if it is not allowed."""
+    name = str(getattr(value, "__name__", value))
+    if name not in {**_MODULES, **allowed} or resolve(name, allowed) is not value:
         raise InvalidInputError(
-            f"a {name} cannot be stored: it is neither numbers nor text, and only these can be "
-            f"stored by name: {', '.join(sorted({**_HOMES, **allowed}))}; register a class of "
-            "your own with acqh.encoders.register_encoder"
+            f"a {name} cannot be stored; use one of {', '.join(sorted({**_MODULES, **allowed}))}, "
+            "or register the class with acqh.encoders.register_encoder"
         )
     return name
 
@@ -136,23 +136,23 @@ def _is_scikit(kind: type) -> bool:
 
 
 def _fields_of(kind: Any) -> dict[str, Any]:
-    """Return what is stored of a class beside parameters: attributes, each with axes or a type."""
+    """Return the stored attributes of a class, without parameters, each with axes or a type."""
     if _is_scikit(kind):
         return dict(_SCIKIT[kind.__name__][1])
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     if is_dataclass(kind) and not hasattr(kind, "get_params"):
         hints = get_type_hints(kind)
-        found = {each.name: hints[each.name] for each in fields(kind) if each.init}
-    for each in reversed(kind.__mro__):
-        found |= vars(each).get("_state_axes", {})
-    return found
+        attributes = {entry.name: hints[entry.name] for entry in fields(kind) if entry.init}
+    for base in reversed(kind.__mro__):
+        attributes |= vars(base).get("_state_axes", {})
+    return attributes
 
 
 @dataclass
 class _Writer:
-    """Takes objects apart; arrays are named by the path to them."""
+    """Converts objects to JSON values; arrays are named by their path."""
 
-    allowed: Homes
+    allowed: ClassTable
     fitted: bool
     arrays: dict[str, Array] = field(default_factory=dict)
 
@@ -167,7 +167,7 @@ class _Writer:
                 return value if isfinite(value) else {"number": str(value)}
             case np.random.Generator() | np.random.SeedSequence() | np.random.RandomState():
                 return None
-            case np.ndarray() if value.dtype == bool:  # files know no truth values
+            case np.ndarray() if value.dtype == bool:  # files have no boolean arrays
                 return {"bools": self._keep(value.astype(np.uint8), path)}
             case np.ndarray():
                 return {"array": self._keep(value, path)}
@@ -188,14 +188,16 @@ class _Writer:
         return self._object(value, path)
 
     def _all(self, values: Iterable[Any], path: str) -> list[Any]:
-        return [self.write(each, _join(path, place)) for place, each in enumerate(values)]
+        return [self.write(value, _join(path, place)) for place, value in enumerate(values)]
 
     def _named(self, values: Mapping[str, Any], path: str) -> dict[str, Any]:
-        return {name: self.write(each, _join(path, name)) for name, each in values.items()}
+        return {name: self.write(value, _join(path, name)) for name, value in values.items()}
 
     def _keep(self, array: Array, path: str) -> str:
         if array.dtype.kind not in "iuf":
-            raise InvalidInputError(f"{path} cannot be stored: an array of {array.dtype}")
+            raise InvalidInputError(
+                f"{path} cannot be stored: its dtype is {array.dtype}; use numbers"
+            )
         name = path or "array"
         while name in self.arrays:
             name += "'"
@@ -205,40 +207,41 @@ class _Writer:
     def _csr(self, value: Any, path: str) -> list[Any]:
         matrix = require("scipy.sparse").csr_array(value)
         parts = ("data", "indices", "indptr")
-        return [*(self._keep(getattr(matrix, it), f"{path}.{it}") for it in parts), *matrix.shape]
+        names = [self._keep(getattr(matrix, part), f"{path}.{part}") for part in parts]
+        return [*names, *matrix.shape]
 
     def _object(self, value: Any, path: str) -> dict[str, Any]:
         kind = type(value)
         name = _name_of(kind, self.allowed)
         if not hasattr(value, "get_params"):
-            named = [spec.removesuffix("?") for spec in _fields_of(kind)]
-            own = {each: getattr(value, each) for each in named}
-            return {"class": name, "fields": self._named(own, path)}
+            names = [spec.removesuffix("?") for spec in _fields_of(kind)]
+            attributes = {attribute: getattr(value, attribute) for attribute in names}
+            return {"class": name, "fields": self._named(attributes, path)}
         params = value.get_params(deep=False)
         if _is_scikit(kind):
-            params = {each: it for each, it in params.items() if each not in _LEFT_OUT}
-        # What estimators are given as parameters is not fitted, but for the steps of a pipeline.
+            params = {key: param for key, param in params.items() if key not in _NOT_STORED}
+        # Estimators that are parameters are not fitted, except the steps of a pipeline.
         inner = self if name == "Pipeline" else replace(self, fitted=False)
-        described = {"class": name, "params": inner._named(params, path)}
-        return described | ({"state": self._named(_learnt(value), path)} if self.fitted else {})
+        packed = {"class": name, "params": inner._named(params, path)}
+        return packed | ({"state": self._named(_state_of(value), path)} if self.fitted else {})
 
 
 @dataclass
 class _Reader:
-    """Puts objects together again; of values that JSON holds, whatever they say."""
+    """Restores objects from untrusted JSON values and arrays."""
 
-    allowed: Homes
+    allowed: ClassTable
     arrays: dict[str, Array]
 
-    def read(self, described: Any) -> Any:
-        """Return what `_Writer.write` described."""
-        if isinstance(described, list):
-            return [*map(self.read, described)]
-        if not isinstance(described, dict):
-            return described
-        if "class" in described:
-            return self._object(described)
-        ((kind, inner),) = described.items()
+    def read(self, packed: Any) -> Any:
+        """Return the value of `_Writer.write`."""
+        if isinstance(packed, list):
+            return [*map(self.read, packed)]
+        if not isinstance(packed, dict):
+            return packed
+        if "class" in packed:
+            return self._object(packed)
+        ((kind, inner),) = packed.items()
         match kind:
             case "number":
                 return float(inner)
@@ -253,17 +256,17 @@ class _Reader:
             case "set":
                 return frozenset(map(self.read, inner))
             case "dict":
-                return {self.read(key): self.read(each) for key, each in inner}
+                return {self.read(key): self.read(value) for key, value in inner}
             case "name":
-                return thing_of(inner, self.allowed)
-        raise InvalidInputError(f"what is stored is not readable: {described!r:.80}")
+                return resolve(inner, self.allowed)
+        raise InvalidInputError(f"the stored object is not readable: {packed!r:.80}")
 
     def _take(self, name: str) -> Array:
         if name not in self.arrays:
-            raise InvalidInputError(f"what is stored lacks the array {name!r}")
+            raise InvalidInputError(f"the array {name!r} is missing")
         array = np.asarray(self.arrays.pop(name))
         if array.dtype.kind not in "iuf":
-            raise InvalidInputError(f"{name!r} holds no numbers but {array.dtype}")
+            raise InvalidInputError(f"the array {name!r} has dtype {array.dtype}, not numbers")
         return array if array.flags.writeable else array.copy()
 
     def _csr(self, data: str, indices: str, indptr: str, n_rows: int, width: int) -> Any:
@@ -272,19 +275,19 @@ class _Reader:
             matrix = require("scipy.sparse").csr_array(parts, shape=(n_rows, width))
             matrix.check_format(full_check=True)
         except ValueError as error:
-            raise InvalidInputError(f"what is stored is not a CSR matrix: {error}") from error
+            raise InvalidInputError(f"a stored CSR matrix is invalid: {error}") from error
         return matrix
 
-    def _object(self, described: Mapping[str, Any]) -> Any:
-        parts = dict(described)
-        kind: Any = thing_of(parts.pop("class"), self.allowed)
+    def _object(self, packed: Mapping[str, Any]) -> Any:
+        parts = dict(packed)
+        kind: Any = resolve(parts.pop("class"), self.allowed)
         if not isinstance(kind, type):
             raise InvalidInputError(f"{kind!r} is not a class")
-        own = {
-            part: {name: self.read(each) for name, each in inner.items()}
+        values_of = {
+            part: {name: self.read(value) for name, value in inner.items()}
             for part, inner in parts.items()
         }
-        match own:
+        match values_of:
             case {"fields": values, **rest} if not rest:
                 if not is_dataclass(kind):
                     return _filled(object.__new__(kind), values)
@@ -292,28 +295,30 @@ class _Reader:
                 return _finished(kind(**values))
             case {"params": params, **rest} if not rest:
                 return _estimator(kind, params)
-            case {"params": params, "state": learnt, **rest} if not rest:
-                return _with_learnt(_estimator(kind, params), learnt)
-        raise InvalidInputError(f"what is stored is not readable: {[*described]}")
+            case {"params": params, "state": state, **rest} if not rest:
+                return _with_state(_estimator(kind, params), state)
+        raise InvalidInputError(f"the stored object is not readable: {[*packed]}")
 
 
 def _estimator(kind: Any, params: dict[str, Any]) -> Any:
     if not _is_scikit(kind):
         return kind(**params)
-    refused = _LEFT_OUT & set(params)
+    rejected = _NOT_STORED & set(params)
     if params.get("input", "content") != "content":
-        refused |= {"input"}
-    if refused:
-        raise InvalidInputError(f"a stored {kind.__name__} cannot set {', '.join(sorted(refused))}")
-    made = kind(**params)
-    made._validate_params()
-    return made
+        rejected |= {"input"}
+    if rejected:
+        raise InvalidInputError(
+            f"a stored {kind.__name__} cannot set {', '.join(sorted(rejected))}"
+        )
+    estimator = kind(**params)
+    estimator._validate_params()
+    return estimator
 
 
 def check_values(owner: str, values: Mapping[str, Any], expected: Axes) -> None:
-    """Refuse attributes that are missing, unknown, of another type, or that do not fit together.
+    """Raise InvalidInputError for missing or unknown attributes, wrong types or shapes.
 
-    `expected`: for each attribute a name for each axis, or a type. Raises InvalidInputError.
+    `expected`: for each attribute a name for each axis, or a type.
 
     Examples
     --------
@@ -336,7 +341,9 @@ def check_values(owner: str, values: Mapping[str, Any], expected: Axes) -> None:
             continue
         shape = getattr(value, "shape", None)
         if shape is None or len(shape) != len(axes):
-            raise InvalidInputError(f"{name!r} of {owner} is no array of {len(axes)} dimensions")
+            raise InvalidInputError(
+                f"{name!r} of {owner} is not an array of {len(axes)} dimensions"
+            )
         for axis, length in zip(axes, shape, strict=True):
             expected_length = length if sizes.get(axis) is None else sizes[axis]
             if expected_length != length:
@@ -347,7 +354,7 @@ def check_values(owner: str, values: Mapping[str, Any], expected: Axes) -> None:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is what an annotation says; True where it says nothing that is known."""
+    """Whether a value has the type of an annotation; True for unsupported annotations."""
     kind, parts = get_origin(hint), get_args(hint)
     if kind in (Union, UnionType):
         return any(fits(value, part) for part in parts)
@@ -362,14 +369,14 @@ def fits(value: Any, hint: Any) -> bool:
         if not isinstance(value, tuple):
             return False
         if parts[-1:] == (Ellipsis,):
-            return all(fits(each, parts[0]) for each in value)
+            return all(fits(entry, parts[0]) for entry in value)
         return len(value) == len(parts) and all(map(fits, value, parts))
     if isinstance(kind, type) and issubclass(kind, Mapping):
         return isinstance(value, Mapping) and all(
-            fits(key, parts[0]) and fits(each, parts[1]) for key, each in value.items()
+            fits(key, parts[0]) and fits(entry, parts[1]) for key, entry in value.items()
         )
     if isinstance(kind, type) and issubclass(kind, AbstractSet | Sequence):
-        return isinstance(value, kind) and all(fits(each, parts[0]) for each in value)
+        return isinstance(value, kind) and all(fits(entry, parts[0]) for entry in value)
     if hint in (int, float):
         return isinstance(value, int | hint) and not isinstance(value, bool)
     if hint is None or hint is type(None):
@@ -381,8 +388,8 @@ def _join(path: str, part: object) -> str:
     return f"{path}/{part}" if path else str(part)
 
 
-def _learnt(estimator: Any) -> dict[str, Any]:
-    """Return what ``fit`` learnt, by attribute; raise NotFittedError where it did not."""
+def _state_of(estimator: Any) -> dict[str, Any]:
+    """Return the fitted attributes; raise NotFittedError if the estimator is not fitted."""
     kind = type(estimator)
     if hasattr(estimator, "get_state"):
         return dict(estimator.get_state())
@@ -403,32 +410,32 @@ def _optional(specs: Iterable[str]) -> set[str]:
     return {spec for spec in specs if spec.endswith("?")}
 
 
-def _with_learnt(made: Any, learnt: dict[str, Any]) -> Any:
-    """Give an estimator what it had learnt."""
-    kind = type(made)
-    if hasattr(made, "set_state"):
-        return made.set_state(learnt)
+def _with_state(estimator: Any, state: dict[str, Any]) -> Any:
+    """Set the fitted attributes of an estimator."""
+    kind = type(estimator)
+    if hasattr(estimator, "set_state"):
+        return estimator.set_state(state)
     if kind.__name__ == "TfidfVectorizer":
-        return _with_words(made, learnt)
-    _filled(made, learnt)
-    if _is_scikit(kind) and any(isinstance(each, np.ndarray) for each in learnt.values()):
-        _try(made, np.zeros((1, made.n_features_in_)))
-    return made
+        return _with_words(estimator, state)
+    _filled(estimator, state)
+    if _is_scikit(kind) and any(isinstance(value, np.ndarray) for value in state.values()):
+        _try(estimator, np.zeros((1, estimator.n_features_in_)))
+    return estimator
 
 
-def _filled(made: Any, values: Mapping[str, Any]) -> Any:
-    """Set attributes, once they are checked."""
-    check_values(type(made).__name__, values, _fields_of(type(made)))
+def _filled(target: Any, values: Mapping[str, Any]) -> Any:
+    """Check attributes, then set them."""
+    check_values(type(target).__name__, values, _fields_of(type(target)))
     for name, value in values.items():
-        setattr(made, name, value)
-    return _finished(made)
+        setattr(target, name, value)
+    return _finished(target)
 
 
-def _with_words(vectorizer: Any, learnt: Mapping[str, Any]) -> Any:
-    """Give words and their weights to scikit-learn's vectorizer."""
+def _with_words(vectorizer: Any, state: Mapping[str, Any]) -> Any:
+    """Set vocabulary and weights of scikit-learn's vectorizer."""
     from sklearn.feature_extraction.text import TfidfTransformer
 
-    words = json.loads(np.asarray(learnt["words"], dtype=np.uint8).tobytes())
+    words = json.loads(np.asarray(state["words"], dtype=np.uint8).tobytes())
     are_words = isinstance(words, list) and all(isinstance(word, str) for word in words)
     if not are_words or len(set(words)) != len(words):
         raise InvalidInputError("a stored vocabulary is not a list of different words")
@@ -438,24 +445,24 @@ def _with_words(vectorizer: Any, learnt: Mapping[str, Any]) -> Any:
     vectorizer._tfidf = TfidfTransformer(**{name: getattr(vectorizer, name) for name in names})
     vectorizer._tfidf.n_features_in_ = len(words)
     if vectorizer.use_idf:
-        vectorizer.idf_ = learnt["idf_"]
+        vectorizer.idf_ = state["idf_"]
     _try(vectorizer, [""])
     return vectorizer
 
 
 def _try(transformer: Any, rows: Any) -> None:
-    """Find parameters and numbers that scikit-learn would refuse, or stumble on, in use."""
+    """Transform rows once, to detect stored parameters and arrays that scikit-learn rejects."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             transformer.transform(rows)
-    except Exception as error:  # whatever it is: this is not a map that can be used
+    except Exception as error:  # of any type: the map cannot be used
         raise InvalidInputError(
             f"a stored {type(transformer).__name__} cannot be used: {error}"
         ) from error
 
 
-def _finished(made: Any) -> Any:
-    if hasattr(made, "_restored"):
-        made._restored()
-    return made
+def _finished(value: Any) -> Any:
+    if hasattr(value, "_restored"):
+        value._restored()
+    return value

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from acqh._core.arrays import Floats, check_positive_int
 from acqh._core.keywords import suggest_keywords
-from acqh._core.runtime import Progress, RandomState, say_nothing
+from acqh._core.runtime import Progress, RandomState, no_progress
 from acqh.collection.disk.facts import site_key_of
 from acqh.collection.disk.generations import new_generation, size_on_disk
 from acqh.collection.disk.opened import OpenCollection, Opened
@@ -150,7 +150,7 @@ class Collection(OpenCollection):
         )
         target = Path(path)
         with new_generation(target, overwrite=overwrite) as folder:
-            say = progress or say_nothing
+            say = progress or no_progress
             key = site_key_of(target)
             skipped = build_into(folder, target.stem, source, settings, say, site_key=key)
         collection = cls.open(target)
@@ -185,7 +185,7 @@ class Collection(OpenCollection):
         """
         from acqh.collection.build.build import build_into, kept_items
 
-        say = progress or say_nothing
+        say = progress or no_progress
 
         def retrain(old: Opened) -> list[tuple[str, str]]:
             facts, build = old.facts, old.lease.pointer.build
@@ -513,7 +513,7 @@ class Collection(OpenCollection):
     ) -> AddReport:
         from acqh.collection.build.add import add_items
 
-        say = progress or say_nothing
+        say = progress or no_progress
         with image_limit(max_pixels):
             return add_items(self, items, say, strict=strict, replacing=replacing)
 
@@ -579,7 +579,7 @@ class Collection(OpenCollection):
         if isinstance(items, str | PathLike):
             items = read_annotations(Path(items), label_separator, clear=clear)
         given = [items] if isinstance(items, Item) else items
-        return annotate_items(self, given, progress or say_nothing, keep=True)
+        return annotate_items(self, given, progress or no_progress, keep=True)
 
     def remove(self, ids: str | Iterable[str]) -> int:
         """Remove items, in one transaction.
@@ -686,7 +686,7 @@ class Collection(OpenCollection):
         """
         from acqh.collection.build.sync import sync
 
-        say = progress or say_nothing
+        say = progress or no_progress
         with image_limit(max_pixels):
             return sync(self, folder, say, delete=delete, dry_run=dry_run, forget=forget)
 
@@ -721,7 +721,7 @@ class Collection(OpenCollection):
         """
         from acqh.collection.search.duplicates import find_duplicates
 
-        return find_duplicates(self.opened, progress or say_nothing)
+        return find_duplicates(self.opened, progress or no_progress)
 
     def removable(
         self, groups: Iterable[DuplicateGroup], *, progress: Progress | None = None
@@ -764,7 +764,7 @@ class Collection(OpenCollection):
         """
         from acqh.collection.search.duplicates import find_removable
 
-        return find_removable(self.opened, groups, progress or say_nothing)
+        return find_removable(self.opened, groups, progress or no_progress)
 
     def item(self, identifier: str) -> Item:
         """Return an item; raise MissingItemError where there is none of that id."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, is_sparse, pack_texts
-from acqh._core.files import written_whole
+from acqh._core.files import atomic_write
 from acqh.data.multiview import MultiViewData
 from acqh.data.readers.arrays import CSR_SUFFIXES, TEXT_SUFFIXES
 from acqh.data.readers.columns import (
@@ -56,7 +56,7 @@ def save_npz(data: MultiViewData, path: str | PathLike[str], *, compress: bool =
     if target.suffix != ".npz":
         raise InvalidInputError(f"the file name must end in .npz, got {target.name!r}")
     arrays = _arrays(data)
-    with written_whole(target) as scratch, scratch.open("xb") as handle:
+    with atomic_write(target) as scratch, scratch.open("xb") as handle:
         _write_zip(handle, arrays, compress)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Matrix
 from acqh._core.runtime import RandomState
-from acqh._core.store import thing_of
+from acqh._core.store import resolve
 from acqh.errors import EncoderFallbackWarning, InvalidInputError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -119,13 +119,13 @@ def make_encoder(
     family, _, model = kind.partition(":")
     if family in _MODELS and (model or ":" not in kind):
         name = "ClipImages" if view == "image" else "ClipTexts"
-        return thing_of(name, STORED)(model or _MODELS[family])
+        return resolve(name, STORED)(model or _MODELS[family])
     if family == "onnx" and model:
-        return thing_of("OnnxImages" if view == "image" else "OnnxTexts", STORED)(model)
+        return resolve("OnnxImages" if view == "image" else "OnnxTexts", STORED)(model)
     if kind == "auto":
         kind = _best_installed(view)
     if (view, kind) in _CLASSES:
-        return thing_of(_CLASSES[view, kind], STORED)()
+        return resolve(_CLASSES[view, kind], STORED)()
     if (view, kind) == ("text", "tfidf"):
         return tfidf_encoder(_TEXT_COMPONENTS, random_state)
     raise InvalidInputError(f"no encoder for {view} is called {kind!r}; there are: {_NAMES[view]}")
@@ -135,7 +135,7 @@ def _best_installed(view: str) -> str:
     """Return the name that ``"auto"`` stands for here."""
     best, second = ("efficientnet", "hog") if view == "image" else ("minilm", "tfidf")
     try:
-        thing_of(_CLASSES[view, best], STORED)().check_installed()
+        resolve(_CLASSES[view, best], STORED)().check_installed()
     except MissingExtraError as error:
         warnings.warn(
             f"the {view} encoder is {second!r} rather than {best!r}: {error}",

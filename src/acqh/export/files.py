@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
-from acqh._core.files import check_target, written_whole
+from acqh._core.files import atomic_write, check_target
 from acqh._core.imports import require
 from acqh._core.runtime import Progress
 from acqh._load import load
@@ -241,7 +241,7 @@ def export_parquet(
         # Neither vectors nor codes repeat enough for dictionaries to be worth making.
         repeating = [name for name in items.kinds if items.kinds[name] in ("text", "texts")]
         with (
-            written_whole(target) as temporary,
+            atomic_write(target) as temporary,
             parquet.ParquetWriter(temporary, schema, use_dictionary=repeating) as writer,
         ):
             for ids, batch_codes, metadata_values in items.batches(progress):
@@ -346,7 +346,7 @@ def export_faiss(
         empty = CodeIndex(items.codebooks).to_faiss() if codes else faiss.IndexFlatIP(n_components)
         whole = faiss.IndexIDMap2(empty)
         if items.has_text_ids:
-            partial = stack.enter_context(written_whole(beside))
+            partial = stack.enter_context(atomic_write(beside))
             file = stack.enter_context(partial.open("x", encoding="utf-8"))
         for ids, batch_codes, metadata_values in items.batches(progress):
             if items.has_text_ids:
@@ -359,7 +359,7 @@ def export_faiss(
                 whole.add_sa_codes(faiss_codes(batch_codes, n_words), ids)
             else:
                 whole.add_with_ids(items.vectors(batch_codes), ids)
-        with written_whole(target) as temporary:
+        with atomic_write(target) as temporary:
             faiss.write_index(whole, str(temporary))
         if not items.has_text_ids:
             beside.unlink(missing_ok=True)  # of the file that was replaced

@@ -1,4 +1,4 @@
-"""What every feature map shares: checked input and a fitted width."""
+"""FeatureMap: the base class of feature maps, with input validation."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar, Self
@@ -18,15 +18,14 @@ _BLOCK_VALUES = 1 << 22
 
 
 class UnfittedMapError(NotFittedError, exceptions.NotFittedError):
-    """A feature map or encoder was used before ``fit``; also scikit-learn's own error."""
+    """A feature map or encoder was used before ``fit``; also a scikit-learn NotFittedError."""
 
 
 class FeatureMap(TransformerMixin, BaseEstimator):
-    """Base of the maps from one feature matrix to another.
+    """Base class of maps from one feature matrix to another.
 
-    A map says in ``_learn`` what it takes from training rows, and in ``_map`` what rows become;
-    both get rows that were checked. What it learns it lists in ``_state_axes``, with a name for
-    each axis, or a type, so that it can be stored.
+    A subclass fits in ``_learn`` and transforms in ``_map``; both get validated rows. It lists its
+    fitted attributes in ``_state_axes``, with a name for each axis or a type, for serialization.
 
     Examples
     --------
@@ -41,11 +40,11 @@ class FeatureMap(TransformerMixin, BaseEstimator):
     """
 
     _state_axes: ClassVar[dict[str, Any]] = {"n_features_in_": int}
-    # Whether rows may be a tensor, which stays where it lies.
+    # Whether rows may be a tensor, which stays on its device.
     takes_tensors: ClassVar[bool] = False
 
     def fit(self, X: Matrix, y: Any = None) -> Self:  # noqa: ARG002
-        """Learn what the map needs from training rows.
+        """Fit the map to training rows.
 
         Parameters
         ----------
@@ -61,7 +60,7 @@ class FeatureMap(TransformerMixin, BaseEstimator):
         InvalidInputError
             A parameter is out of its range.
         ViewError
-            Rows that cannot be used, such as those with NaN.
+            Invalid rows, such as those with NaN.
         """
         self._check_params()
         self._learn(self._check_fit(X))
@@ -82,7 +81,7 @@ class FeatureMap(TransformerMixin, BaseEstimator):
         Raises
         ------
         ViewError
-            Rows that cannot be used, or of another width than was fitted.
+            Invalid rows, or another number of features than in ``fit``.
         """
         return self._map(self._check_transform(X))
 
@@ -110,7 +109,7 @@ class FeatureMap(TransformerMixin, BaseEstimator):
         """Raise InvalidInputError for a parameter out of its range."""
 
     def _learn(self, X: Matrix) -> None:
-        """Take from training rows what the map needs; nothing but their width by default."""
+        """Fit to validated training rows; by default only their width is stored."""
 
     def _map(self, X: Matrix) -> Matrix:
         raise NotImplementedError
@@ -123,7 +122,7 @@ class FeatureMap(TransformerMixin, BaseEstimator):
 
 
 def row_blocks(n_rows: int, width: int, n_values: int = _BLOCK_VALUES) -> Iterator[slice]:
-    """Yield slices that cover the rows, each small enough for a dense block of `width` columns.
+    """Yield slices of rows for dense blocks of `width` columns.
 
     A block has at most `n_values` numbers, or one row.
 
@@ -136,7 +135,7 @@ def row_blocks(n_rows: int, width: int, n_values: int = _BLOCK_VALUES) -> Iterat
 
 
 def _checked(estimator: Any, X: Any, *, reset: bool) -> Matrix:
-    """Check through scikit-learn, which owns the wording; raise our own kind, name a bad row."""
+    """Validate with scikit-learn; raise ViewError with its message, or with the first bad row."""
     if is_sparse(X) or np.ma.isMaskedArray(X):
         X = as_rows(X, "input")
     try:
@@ -147,7 +146,7 @@ def _checked(estimator: Any, X: Any, *, reset: bool) -> Matrix:
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
             ensure_all_finite=False,
-            ensure_min_samples=1 if reset else 0,  # an empty chunk is not a mistake
+            ensure_min_samples=1 if reset else 0,  # chunks may be empty
         )
     except ValueError as error:
         raise ViewError(str(error)) from error

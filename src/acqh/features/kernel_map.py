@@ -15,7 +15,7 @@ from acqh._core.arrays import (
     check_positive_int,
     is_sparse,
     is_tensor,
-    take_in,
+    to_numpy,
 )
 from acqh._core.device import row_blocks as device_blocks
 from acqh._core.device import tensor_dtype, to_tensor
@@ -35,61 +35,63 @@ from acqh.features.kernels import (
     row_origin,
 )
 
-# Anchors of a map that knows no targets: what follows squares their number.
-_PLAIN_ANCHORS = 2048
+# Default anchors without targets: the cost of the following method is quadratic in their number.
+_DEFAULT_ANCHORS = 2048
 # Bytes that a kernel matrix may take: that of 16,384 rows.
 _MAX_MEMORY = 1 << 30
 
 
 @dataclass(eq=False, repr=False)
 class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
-    """Kernels with anchor rows, times coefficients: every method above becomes a kernel method.
+    """Kernels with anchor rows, times coefficients: makes a linear method a kernel method.
 
-    ``fit`` learns coordinates in which the inner products of two rows are their kernel (whitened
-    Nyström features), so that a linear method on them is that method with the kernel.
-    `fit_to` learns the kernel ridge regression of the rows onto targets, with every row an anchor
-    while memory allows; the features are then the predictions. `acqh.ACQH` uses the latter where
-    it learns from labels alone. A map is fitted on the CPU; rows that are a tensor of torch are
-    mapped on their device, and so are their features.
+    ``fit`` computes whitened Nyström features: inner products of features are kernels of rows.
+    `fit_to` computes the kernel ridge regression of the rows onto targets, with every row an anchor
+    if memory allows; the features are the predictions. `acqh.ACQH` uses `fit_to` if labels are its
+    only target. A map is fitted on the CPU; torch tensors are mapped on their device.
 
     Parameters
     ----------
     kernels : "auto", str or sequence of str
-        ``"rbf"``, ``exp(-||x - z||^2 / width)``; ``"hellinger"``, the same of the signed roots of
-        rows, scaled to unit length; ``"cosine"``; and for counts ``"tfidf"``, the cosine of counts
-        times their inverse document frequencies, and ``"intersection"``, the sum of the smaller
-        counts, scaled to one of a row with itself. Several are added up, with weights. ``"auto"``
-        tries rbf, hellinger and cosine on dense rows, and intersection on those of at most 256
-        numbers that are none below zero; cosine, tfidf and intersection on sparse counts; rbf and
-        cosine on other sparse rows.
+        - ``"rbf"``: ``exp(-||x - z||^2 / width)``.
+        - ``"hellinger"``: the same for signed roots of rows, scaled to unit length.
+        - ``"cosine"``.
+        - ``"tfidf"``, for counts: the cosine of counts times inverse document frequencies.
+        - ``"intersection"``, for counts: the sum of the minima of counts, normalized to 1 for a row
+          with itself.
+
+        The weighted sum of several is used. ``"auto"`` selects from rbf, hellinger and cosine for
+        dense rows, and from intersection if they have at most 256 non-negative features. For sparse
+        counts it selects from cosine, tfidf and intersection, for other sparse rows from rbf and
+        cosine.
     n_anchors : int, optional
-        By default all rows, up to 16,384, and 4,096 of more (`fit`: 2,048). Fewer anchors than rows
-        are drawn by leverage, so that rows like none of the others are among them, without a look
-        at targets: rows left out are predicted with the anchors as they are. 4,096 at most.
+        Default: all rows up to 16,384 rows, else 4,096 (`fit`: 2,048). Fewer anchors than rows are
+        drawn by ridge leverage, independently of targets; at most 4,096.
     bandwidth : float, optional
-        Width over the mean squared distance of training rows, for all kernels, which become
-        Gaussians of their distance then. By default chosen for each kernel, an infinite one (the
-        inner product itself) included; `fit` takes 1 for rbf and hellinger.
+        Width relative to the mean squared distance of training rows. Then every kernel is a
+        Gaussian of its distance. Default: chosen per kernel, possibly infinite (the inner product
+        itself); `fit` uses 1 for rbf and hellinger.
     ridge : float, optional
-        Positive; the noise of targets where a row's kernel with itself is one. By default chosen.
+        Positive; noise variance of the targets relative to the kernel of a row with itself.
+        Default: chosen on held-out rows.
     random_state : int, Generator or None
-        Draws the rows that choices are made on, and anchors.
+        Draws the rows for these choices, and anchors.
 
     Attributes
     ----------
     anchors_ : (n_anchors, n_features)
-        Dense or CSR, as the rows were; of `fit`, which divides by small eigenvalues, in double
-        precision.
+        Dense or CSR like the rows; in double precision after `fit`, which divides by small
+        eigenvalues.
     coefficients_ : (n_anchors, n_out)
-        float32 of `fit_to`, float64 of `fit`.
+        float32 after `fit_to`, float64 after `fit`.
     offset_ : (n_out,)
     weights_, widths_ : (5,)
-        Of rbf, hellinger, cosine, tfidf and intersection; an infinite width is not a Gaussian.
+        Of rbf, hellinger, cosine, tfidf and intersection; an infinite width: the inner product.
     idf_ : (n_features,)
     ridge_ : float
     error_ : float
-        Squared error on training rows held out when choices were made, as a share of that of the
-        mean; NaN where nothing was chosen.
+        Squared error on held-out training rows, relative to that of the mean; NaN if nothing was
+        chosen.
 
     Examples
     --------
@@ -121,27 +123,27 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     bandwidth: float | None = None
     ridge: float | None = None
     random_state: RandomState = None
-    # Anchors, columns, coefficients and offset as queries need them, by device; "" for arrays.
+    # Prepared anchors, columns, coefficients and offset, by device; "" for arrays.
     _ready: dict[str, tuple[Any, ...]] = field(init=False)
-    # Bytes that a kernel matrix may take: no parameter, but methods allow less on a device.
+    # Maximal bytes of a kernel matrix: not a parameter; methods set less on a device.
     max_memory = _MAX_MEMORY
     takes_tensors = True
 
     def _learn(self, X: Matrix) -> None:
-        """Learn coordinates in which inner products are kernels."""
+        """Compute whitened Nyström features: their inner products are kernels."""
         names, rng = self._names(X), check_rng(self.random_state)
         columns = measure_columns(X)
         choice = self._choose(X, None, names, columns, rng)
-        n_anchors = min(self.n_anchors or _PLAIN_ANCHORS, X.shape[0])
+        n_anchors = min(self.n_anchors or _DEFAULT_ANCHORS, X.shape[0])
         anchors = _float64(self._anchors(X, choice, columns, n_anchors, rng))
         sides = choice.sides(anchors, columns)
         coefficients = fix_signs(whiten(choice.block(sides, sides)))
-        if not coefficients.shape[1]:  # rows without any kernel still get one column
+        if not coefficients.shape[1]:  # if all kernels are zero, one column
             coefficients = np.zeros((n_anchors, 1))
         self._keep(anchors, coefficients, np.zeros(coefficients.shape[1]), choice, columns.idf)
 
     def fit_to(self, X: Matrix, targets: Any) -> Any:
-        """Learn the kernel ridge regression onto targets; features are its predictions.
+        """Fit the kernel ridge regression onto targets; features are its predictions.
 
         Parameters
         ----------
@@ -152,9 +154,9 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         Returns
         -------
         (n_items, n_targets)
-            What each row is predicted as when it is left out: what a method above can learn from
-            as it would from rows never seen. Exact; where not all rows are anchors, with the
-            anchors as they are. A tensor on the device of `X` if that is one.
+            Exact leave-one-out predictions of all rows, so that the following method trains on
+            features like those of new rows. If not all rows are anchors, the anchors stay the same.
+            A tensor on the device of `X` if `X` is a tensor.
 
         Raises
         ------
@@ -196,14 +198,14 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
 
     def _check_fit(self, X: Any) -> Matrix:
         X = super()._check_fit(X)
-        return super()._check_fit(take_in(X)[0]) if is_tensor(X) else X
+        return super()._check_fit(to_numpy(X)[0]) if is_tensor(X) else X
 
     def _map(self, X: Matrix) -> Any:
         """Return kernels with the anchors, times the coefficients."""
         anchors, columns, coefficients, offset, dtype = self._prepared(X)
         blocks = []
         for block in self._blocks(X):
-            # To widen all anchors for a few rows would take longer than their kernels.
+            # Converting all anchors for a few rows would take longer than their kernels.
             rows = X[block].to(dtype) if is_tensor(X) else X[block].astype(dtype, copy=False)
             kernel = self._choice.block(self._choice.sides(rows, columns), anchors)
             blocks.append(kernel @ coefficients + offset)
@@ -219,11 +221,11 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
             return iter([slice(0, 0)])
         if not is_tensor(X):
             return row_blocks(n_rows, max(n_anchors, 0 if is_sparse(X) else width))
-        # Two kernels of a row with all anchors, and its numbers as they are prepared.
+        # Per row: two kernels with all anchors, and its prepared features.
         return device_blocks(n_rows, 8 * (2 * n_anchors + 3 * width), self.max_memory)
 
     def _prepared(self, X: Matrix) -> tuple[Any, ...]:
-        """Return what rows like these need; made once, as that takes longer than a query."""
+        """Return prepared anchors and parameters for these rows; cached: slower than a query."""
         key = str(X.device) if is_tensor(X) else ""
         if key not in self._ready:
             columns, dtype = Columns(self.idf_, row_origin(self.anchors_)), self.anchors_.dtype
@@ -233,7 +235,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
                 sides = {name: side.to(X.device) for name, side in sides.items()}
                 dtype = tensor_dtype(dtype)
                 columns = Columns(
-                    *(None if it is None else to_tensor(it, X.device, dtype) for it in columns)
+                    *(None if c is None else to_tensor(c, X.device, dtype) for c in columns)
                 )
                 coefficients = to_tensor(coefficients, X.device, dtype)
                 offset = to_tensor(offset, X.device, dtype)
@@ -245,7 +247,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         return Choice(self.weights_, self.widths_, self.ridge_)
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is ready for queries, maybe on a device, is made again where it is needed.
+        # Prepared tensors, possibly on a device, are computed again when needed.
         return {**super().__getstate__(), "_ready": {}}
 
     def _restored(self) -> None:
@@ -293,7 +295,7 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     ) -> Choice:
         rows = rng.permutation(X.shape[0])[: 2 * TRIAL_ROWS]
         some = X[rows]
-        # Inner products, of infinite widths, are tried too: no origin, but all digits.
+        # Infinite widths need inner products: no origin, but double precision.
         columns = columns._replace(origin=None)
         exact = _float64(some)
         return choose(
@@ -307,21 +309,21 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     def _refined(
         self, X: Matrix, targets: Floats, choice: Choice, columns: Columns, rng: np.random.Generator
     ) -> Choice:
-        """Return a choice with a ridge for as many rows as can be left out one by one quickly."""
+        """Return the choice with a ridge refined on at most `SMALL` rows by leave-one-out error."""
         rows = np.sort(rng.permutation(X.shape[0])[:SMALL])
         sides = choice.sides(X[rows], columns)
         kernel = choice.block(sides, sides)
         return replace(choice, ridge=refine_ridge(kernel, targets[rows], choice.ridge))
 
     def _count_anchors(self, X: Matrix) -> int:
-        """Return how many anchors there are: all rows, or as many as normal equations can take."""
+        """Return the number of anchors: all rows, or as many as fit the memory."""
         n_rows = int(X.shape[0])
         itemsize = 8 if n_rows <= SMALL else 4
-        is_room = itemsize * n_rows**2 <= self.max_memory
+        all_fit = itemsize * n_rows**2 <= self.max_memory
         # Kernels of the anchors, normal equations, their factor, its inverse.
-        most = min(SMALL, max(1, int(np.sqrt(self.max_memory / 32))))
-        n_anchors = self.n_anchors or (n_rows if is_room else most)
-        return n_rows if n_anchors >= n_rows and is_room else min(n_anchors, n_rows, SMALL)
+        max_anchors = min(SMALL, max(1, int(np.sqrt(self.max_memory / 32))))
+        n_anchors = self.n_anchors or (n_rows if all_fit else max_anchors)
+        return n_rows if n_anchors >= n_rows and all_fit else min(n_anchors, n_rows, SMALL)
 
     def _anchors(
         self, X: Matrix, choice: Choice, columns: Columns, n_anchors: int, rng: np.random.Generator
@@ -344,14 +346,14 @@ def _check_targets(targets: Any, X: Matrix) -> Floats:
 
     Raises InvalidInputError: they do not fit the rows, or are not finite.
     """
-    values: Floats = np.asarray(take_in(targets)[0], dtype=np.float64)
+    values: Floats = np.asarray(to_numpy(targets)[0], dtype=np.float64)
     if values.ndim != 2 or values.shape[0] != X.shape[0] or not values.shape[1]:
         raise InvalidInputError(
             f"targets must be a matrix of {X.shape[0]} rows, one per row of X, got shape "
             f"{values.shape}"
         )
     if not np.isfinite(values).all():
-        raise InvalidInputError("targets have a NaN or infinite value; leave such rows out")
+        raise InvalidInputError("targets have a NaN or infinite value; drop such rows")
     return values
 
 

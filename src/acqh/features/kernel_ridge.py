@@ -13,14 +13,14 @@ from acqh.features.base import row_blocks
 # With this many rows or fewer, everything is computed in float64; anchors are no more than this
 # where they are not all rows.
 SMALL = 4096
-# Rows of a block that is widened to float64, or inverted, at a time.
+# Rows of a block that is converted to float64, or inverted, at a time.
 BLOCK = 1024
 _REFINEMENTS = 2
 # Ridges are tried by this factor, no more than this many times in either direction.
 _RIDGE_STEP = 2.0
 _MAX_STEPS = 6
-# Added to the diagonal of normal equations, as a share of its mean: what rounding leaves, or more
-# where that is not enough.
+# Jitter on the diagonal of normal equations, as a share of its mean; the next is tried if the
+# factorization fails.
 _JITTERS = (1e-12, 1e-10, 1e-8)
 # From two slices of rows to their kernel.
 Kernel: TypeAlias = Callable[[slice, slice], Floats]
@@ -97,9 +97,9 @@ def solve_all(
 ) -> tuple[Floats, Floats]:
     """Regress with every row as an anchor.
 
-    `targets`: (n_rows, n_targets). `offset`: (n_targets,); taken from them first. Gives the
-    coefficients, (n_rows, n_targets), and what every row is predicted as when it is left out of the
-    regression, from the diagonal of the inverse: the same shape.
+    `targets`: (n_rows, n_targets). `offset`: (n_targets,); subtracted from them first. Returns the
+    coefficients and the leave-one-out predictions, both (n_rows, n_targets); the latter from the
+    diagonal of the inverse.
     """
     system = Dual(inner, len(targets), ridge)
     solution = system.solve(targets - offset)
@@ -119,8 +119,8 @@ def solve_some(
     Minimises ``||Y - K_nm A||^2 + ridge tr(A^T K_mm A)``.
 
     `inner`: (n_anchors, n_anchors). `across`: from a slice of rows to their kernel with the
-    anchors. `max_memory`: bytes; kernels that take no more are computed once. Gives what
-    `solve_all` gives, rows left out with the anchors as they are.
+    anchors. `max_memory`: bytes; kernels that take no more are computed once. Returns coefficients
+    and leave-one-out predictions as `solve_all`; the anchors stay the same for all rows.
     """
     n_rows, n_anchors = len(targets), len(inner)
     blocks = [*row_blocks(n_rows, n_anchors)]
@@ -137,17 +137,16 @@ def solve_some(
     left_out = 0.0 * targets
     for rows in blocks:
         block = kernels[rows.start] if rows.start in kernels else _float64(across(rows))
-        # How much every row's own target counts for its prediction.
+        # Weight of each row's target in its own prediction.
         leverages = (normal.solve_lower(block.T) ** 2).sum(0)
-        left = (targets[rows] - offset - block @ solution) / (1.0 - leverages).clip(1.0 / n_rows)[
-            :, None
-        ]
-        left_out[rows] = targets[rows] - left
+        errors = targets[rows] - offset - block @ solution
+        errors /= (1.0 - leverages).clip(1.0 / n_rows)[:, None]
+        left_out[rows] = targets[rows] - errors
     return solution, left_out
 
 
 def _normal(gram: Floats) -> Dual:
-    """Factor normal equations, with as much on their diagonal as rounding needs."""
+    """Factorize normal equations, with the smallest sufficient jitter on their diagonal."""
     mean = float(gram.diagonal().mean())
     for jitter in _JITTERS:
         try:
@@ -161,14 +160,14 @@ def _normal(gram: Floats) -> Dual:
 def leverage_rows(
     block: Callable[[Ints, Ints], Floats], n_rows: int, n_chosen: int, rng: np.random.Generator
 ) -> Ints:
-    """Draw rows by their ridge leverage, what other rows do not say of them.
+    """Draw rows with probabilities proportional to their ridge leverage.
 
-    `block`: from two arrays of row numbers to their kernel. Gives (n_chosen,), rising.
+    `block`: from two arrays of row numbers to their kernel. Returns (n_chosen,), rising.
 
     Notes
     -----
-    Leverages are those over a uniform sample, with a ridge of one: about 1 for a row far from
-    all others, next to 0 for one among many like it.
+    Leverages are computed over a uniform sample, with a ridge of one: about 1 for an outlier, near
+    0 for a row with many similar rows.
     """
     sample = np.sort(rng.choice(n_rows, min(n_rows, 1000), replace=False))
     inner = _float64(block(sample, sample))
@@ -182,7 +181,7 @@ def leverage_rows(
 
 
 def refine_ridge(kernel: Floats, targets: Floats, ridge: float) -> float:
-    """Return a ridge near the one given with a smaller exact leave-one-out error.
+    """Return a ridge near `ridge` with a smaller exact leave-one-out error.
 
     Ridges are tried upwards, then downwards, while the error falls.
 
@@ -192,7 +191,7 @@ def refine_ridge(kernel: Floats, targets: Floats, ridge: float) -> float:
     def error(strength: float) -> float:
         try:
             _, left_out = solve_all(lambda i, j: kernel[i, j], targets, np.zeros(1), strength)
-        except InvalidInputError:  # too small for rows that repeat others
+        except InvalidInputError:  # too small for repeated rows
             return np.inf
         return float(((targets - left_out) ** 2).sum())
 
@@ -202,7 +201,7 @@ def refine_ridge(kernel: Floats, targets: Floats, ridge: float) -> float:
 def descend(
     error: Callable[[float], float], start: float, factors: Sequence[float], n_steps: int
 ) -> float:
-    """Multiply a number by the first factor that lowers its error, for as long as it does.
+    """Multiply a number by the first factor that lowers its error, while the error falls.
 
     Examples
     --------

@@ -22,9 +22,9 @@ from acqh.features.simple import signed_root
 KERNELS = ("rbf", "hellinger", "cosine", "tfidf", "intersection")
 # These compare counts: no value may be negative.
 _COUNTS = ("tfidf", "intersection")
-# Dense rows of no more columns are tried as histograms: minima are no products of matrices.
+# Dense rows of at most this many columns may be histograms: sums of minima are slow.
 _HISTOGRAM = 256
-# Pairs of sparse counts whose minima are held at a time: 100 MB.
+# Pairs of sparse counts in memory at a time: 100 MB.
 _MAX_PAIRS = 1 << 22
 
 
@@ -39,7 +39,7 @@ class Columns(NamedTuple):
 
 @dataclass(frozen=True)
 class PreparedRows:
-    """Rows as one kernel compares them."""
+    """Rows in the form that one kernel compares."""
 
     name: str  # of the kernel
     rows: Matrix  # (n_rows, n_features)
@@ -64,7 +64,7 @@ class PreparedRows:
 
 
 def default_kernels(X: Matrix) -> tuple[str, ...]:
-    """Return the kernels that are tried for rows like these where none are named."""
+    """Return the candidate kernels of ``kernels="auto"`` for these rows."""
     if not is_sparse(X):
         is_histogram = X.shape[1] <= _HISTOGRAM and is_count(X)
         return ("rbf", "hellinger", "cosine", *(["intersection"] if is_histogram else []))
@@ -93,7 +93,7 @@ def row_origin(X: Matrix) -> Floats | None:
 
 
 def prepare(name: str, X: Any, columns: Columns) -> PreparedRows:
-    """Return rows as a kernel compares them.
+    """Return rows in the form that a kernel compares.
 
     `name`: one of `KERNELS`. `X`: (n_rows, n_features), dense, CSR or tensor. `columns`: the same
     for both sides; of tensors, tensors. Raises InvalidInputError: a kernel of counts gets negative
@@ -101,7 +101,7 @@ def prepare(name: str, X: Any, columns: Columns) -> PreparedRows:
     """
     if name in _COUNTS and not is_count(X):
         raise InvalidInputError(
-            f"the kernel {name!r} compares counts, but there are negative values; use 'rbf' or "
+            f"the kernel {name!r} requires counts, but there are negative values; use 'rbf' or "
             "'cosine'"
         )
     if name == "rbf":
@@ -130,9 +130,9 @@ def _ones_above_zero(values: Any) -> Any:
 
 
 def products(left: PreparedRows, right: PreparedRows) -> Any:
-    """Return the inner products that a kernel is made of, (n_left, n_right).
+    """Return the inner products of a kernel, (n_left, n_right).
 
-    Histogram intersections are scaled so that every row has one with itself.
+    Histogram intersections are normalized to 1 for a row with itself.
     """
     if left.name != "intersection":
         block: Any = left.rows @ right.rows.T
@@ -144,7 +144,7 @@ def products(left: PreparedRows, right: PreparedRows) -> Any:
         else:
             shared = _sum_minima(rows, columns)
     else:
-        # The smaller of two numbers is half of their sum less their distance.
+        # min(x, z) = (x + z - |x - z|) / 2
         totals = left.squares[:, None] + right.squares
         if is_tensor(left.rows):
             shared = (totals - require("torch").cdist(left.rows, right.rows, p=1.0)) / 2
@@ -178,12 +178,12 @@ def _sum_minima(left: Any, columns: Any) -> Floats:
 
 
 def self_products(side: PreparedRows) -> Any:
-    """Return what `products` has of every row with itself, (n_rows,)."""
+    """Return the inner product of every row with itself, (n_rows,)."""
     return _ones_above_zero(side.squares) if side.name == "intersection" else side.squares
 
 
 def gaussian(block: Any, left: Any, right: Any, width: float) -> Any:
-    """Turn products into Gaussians of distances, in place; as they are for an infinite width.
+    """Convert inner products to Gaussians of distances, in place; unchanged for infinite width.
 
     `block`: (n_left, n_right), array or tensor. `left`: (n_left,); product of each row on the left
     with itself. `right`: (n_right,).
@@ -194,7 +194,7 @@ def gaussian(block: Any, left: Any, right: Any, width: float) -> Any:
     block -= left[:, None]
     block -= right
     block /= width
-    # Rounding may leave a distance to itself below zero.
+    # Squared distances may be negative by rounding.
     if is_tensor(block):
         return block.clamp_(max=0.0).exp_()
     np.minimum(block, 0.0, out=block)
@@ -207,6 +207,6 @@ def kernel_block(left: PreparedRows, right: PreparedRows, width: float) -> Any:
 
 
 def mean_squared_distance(side: PreparedRows) -> float:
-    """Return the mean squared distance of all pairs of rows, one where there is none."""
+    """Return the mean squared distance of all pairs of rows; 1 if it is zero."""
     mean = 2.0 * float(self_products(side).mean() - products(side, side).mean())
     return mean if mean > 0 else 1.0

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from acqh._core.store import thing_of
+from acqh._core.store import resolve
 from acqh.errors import InvalidInputError
 
 # Classes of this subpackage that stored state can name, and their modules.
@@ -31,7 +31,7 @@ _NAMED: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def list_feature_maps() -> list[str]:
-    """Return the names `make_feature_map` knows, in alphabetical order.
+    """Return the names of feature maps for `make_feature_map`, in alphabetical order.
 
     Examples
     --------
@@ -43,14 +43,14 @@ def list_feature_maps() -> list[str]:
 
 
 def make_feature_map(kind: Any, **params: Any) -> Any:
-    """Make an unfitted feature map from a name, or from any transformer.
+    """Return an unfitted feature map from a name or a transformer.
 
     Parameters
     ----------
     kind : str or object with ``fit`` and ``transform``
         A name of `list_feature_maps`, or a transformer, which is copied unfitted.
     **params
-        Constructor arguments, with a name only.
+        Constructor arguments; only with a name.
 
     Returns
     -------
@@ -70,16 +70,18 @@ def make_feature_map(kind: Any, **params: Any) -> Any:
     if isinstance(kind, str):
         if kind not in _NAMED:
             names = ", ".join(list_feature_maps())
-            raise InvalidInputError(f"no feature map is called {kind!r}; there are: {names}")
-        name, usual = _NAMED[kind]
-        return thing_of(name, STORED)(**{**usual, **params})
+            raise InvalidInputError(f"unknown feature map {kind!r}; choose one of {names}")
+        name, defaults = _NAMED[kind]
+        return resolve(name, STORED)(**{**defaults, **params})
     if isinstance(kind, type) or not (hasattr(kind, "fit") and hasattr(kind, "transform")):
         raise InvalidInputError(
-            f"a feature map needs the methods fit and transform, got {kind!r}; "
-            "give a name or a transformer instance"
+            f"a feature map must have the methods fit and transform, got {kind!r}; give a name or "
+            "a transformer instance"
         )
     if params:
-        raise InvalidInputError("parameters can be given with a name only; set them on the object")
+        raise InvalidInputError(
+            f"{', '.join(params)} cannot be set on a transformer instance; set them on the object"
+        )
     from sklearn.base import clone
 
     return clone(kind, safe=False)

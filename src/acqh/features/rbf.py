@@ -1,4 +1,4 @@
-"""Radial basis functions around anchor rows: the four variants of the field, by name."""
+"""Radial basis functions of anchor rows, in four variants from the literature."""
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
@@ -18,7 +18,7 @@ from acqh.features.kernels import Columns, kernel_block, prepare
 
 @dataclass(frozen=True)
 class _Variant:
-    """How one variant turns squared distances into features."""
+    """How one variant computes features from squared distances."""
 
     halved: bool  # exp(-d2 / (2 sigma^2)) rather than exp(-d2 / sigma^2)
     unit: bool = False  # rows scaled to unit norm first
@@ -41,31 +41,26 @@ _FIXED_SIGMA = 0.4
 class RBFAnchors(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     """Similarity of a row to anchor rows, ``exp(-||x - a||^2 / width)``.
 
-    ============  ========================  ===========================================  =========
-    variant       width                     sigma^2, unless `sigma` is given             then
-    ============  ========================  ===========================================  =========
-    rbf_mean2     2 sigma^2                 mean of ``||x - a||^2``, training rows x     centre
-                                            and anchors a
-    rbf_mean      sigma^2                   mean of ``||x - x'||^2`` over all pairs of
-                                            training rows
-    rbf_fixed     2 sigma^2, unit-norm      0.4^2                                        add ones
-                  rows
-    rbf_scaled    2 `scale` sigma^2         mean of ``||a - a'||^2`` over all pairs of   centre
-                                            anchors
-    ============  ========================  ===========================================  =========
+    The variants, with training rows x, anchors a, and the default of sigma:
 
-    "All pairs" counts the pairs of a row with itself. "Centre" subtracts the column means of the
-    training features; "add ones" appends a column of ones. Means of squared distances are
-    computed from column means and variances, in time linear in the rows. Distances are computed
-    in float64, block by block; sparse rows are never made dense.
+    - ``rbf_mean2``: width ``2 sigma^2``; ``sigma^2`` is the mean of ``||x - a||^2``; centred.
+    - ``rbf_mean``: width ``sigma^2``; ``sigma^2`` is the mean of ``||x - x'||^2`` over all pairs.
+    - ``rbf_fixed``: rows of unit norm; width ``2 sigma^2``; ``sigma`` is 0.4; column of ones added.
+    - ``rbf_scaled``: width ``2 scale sigma^2``; ``sigma^2`` is the mean of ``||a - a'||^2`` over
+      all pairs; centred.
+
+    "All pairs" includes the pairs of a row with itself; "centred": the column means of the training
+    features are subtracted. Means of squared distances are computed from column means and
+    variances, in time linear in the rows. Distances are computed in float64, block by block; sparse
+    rows stay sparse.
 
     Parameters
     ----------
     n_anchors : int, default 1000
-        All training rows serve as anchors where there are no more than this.
+        If there are fewer training rows, all of them are anchors.
     variant : {"rbf_mean2", "rbf_mean", "rbf_fixed", "rbf_scaled"}
     sigma : float, optional
-        Positive; replaces the variant's rule.
+        Positive. Default: by variant, see above.
     scale : float, default 0.5
         Positive; used by ``rbf_scaled`` only. Values from 0.5 to 0.8 are usual.
     anchors : {"random", "kmeans"}, default "random"
@@ -76,11 +71,11 @@ class RBFAnchors(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     Attributes
     ----------
     anchors_ : (n_used, n_features)
-        CSR where random anchors were drawn from sparse rows.
+        CSR for random anchors of sparse rows.
     sigma_ : float
-        One where all distances are zero.
+        1 if all distances are zero.
     offset_ : (n_used,) float64
-        What is subtracted from the features; zeros for variants that do not centre.
+        Subtracted from the features; zeros for variants that do not centre.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Maps that need a row, or a few sums of rows: bias, roots, an SVD, the span of rows, centring."""
+"""Simple feature maps: bias, signed square roots, SVD, row space, centring."""
 
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ from sklearn.utils.extmath import randomized_svd
 
 from acqh._core.arrays import Array, Floats, Matrix, check_positive_int, is_sparse, is_tensor
 from acqh._core.device import to_tensor
-from acqh._core.linalg import find_origin, fix_signs, whiten
+from acqh._core.linalg import centering_offset, fix_signs, whiten
 from acqh._core.runtime import RandomState, check_rng
 from acqh.features.base import FeatureMap, row_blocks
 
@@ -47,7 +47,7 @@ class Bias(OneToOneFeatureMixin, FeatureMap):
 
 
 class SignedRoot(OneToOneFeatureMixin, FeatureMap):
-    """Take the square root of every value's size, and keep its sign.
+    """Take the square root of the magnitude of every value, with its sign.
 
     Euclidean distances of rooted histograms are Hellinger distances, which suit counts and
     proportions. Sparse input stays sparse.
@@ -75,14 +75,14 @@ def signed_root(X: Matrix) -> Matrix:
 class TagSVD(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     """Project onto the leading right singular vectors of the training rows, without centring.
 
-    This makes the 500-dimensional text of MIRFlickr from its tags. Sparse rows are multiplied as
-    they are; the result is dense. The decomposition is exact where the training matrix has no
-    more than 3,000 rows or columns, and a randomised one with seven power iterations beyond.
+    This computes the 500-dimensional text features of MIRFlickr from its tags. Sparse input gives
+    dense output. The SVD is exact if the training matrix has at most 3,000 rows or columns,
+    otherwise randomized with seven power iterations.
 
     Parameters
     ----------
     n_components : int, default 500
-        The rank of the training matrix is used where that is less.
+        At most the rank of the training matrix is used.
     random_state : int, Generator or None
         Used by the randomised decomposition only.
 
@@ -113,13 +113,13 @@ class TagSVD(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         check_positive_int(self.n_components, "n_components")
 
     def _learn(self, X: Matrix) -> None:
-        wanted = min(self.n_components, *X.shape)
+        n_components = min(self.n_components, *X.shape)
         if min(X.shape) <= _MAX_GRAM:
-            values, components = _exact_svd(X, wanted)
+            values, components = _exact_svd(X, n_components)
         else:
             seed = int(check_rng(self.random_state).integers(2**31))
             _, values, components = randomized_svd(
-                X, wanted, n_iter=_POWER_ITERATIONS, random_state=seed
+                X, n_components, n_iter=_POWER_ITERATIONS, random_state=seed
             )
         keep = values > _RANK_TOLERANCE * values[0]
         keep[0] = True  # a matrix of zeros still gets one column
@@ -129,7 +129,7 @@ class TagSVD(ClassNamePrefixFeaturesOutMixin, FeatureMap):
     def _map(self, X: Matrix) -> Floats:
         components = self.components_
         if is_sparse(X) and 4 * X.nnz < X.shape[1]:
-            # A query has few words: to cast the components of all others would take far longer.
+            # A query has few words; casting the components of all others would take far longer.
             used = np.unique(X.indices)
             X, components = X[:, used], components[:, used]
         return np.asarray(X @ components.T.astype(X.dtype, order="C"))
@@ -203,7 +203,7 @@ class RowSpace(FeatureMap):
         rows = X.astype(np.float64)
         products = rows @ rows.T
         directions = whiten(products.toarray() if is_sparse(products) else products)
-        # Rows that are all zero have no direction, but a map has to have one.
+        # If all rows are zero there is no direction, but a map needs at least one.
         self.basis_ = (
             np.asarray(rows.T @ directions) if directions.size else np.zeros((X.shape[1], 1))
         )
@@ -213,16 +213,16 @@ class RowSpace(FeatureMap):
 
 
 class Condition(OneToOneFeatureMixin, FeatureMap):
-    """Centre features too far from zero for sums of squares; leave all others alone.
+    """Centre features whose mean is too large for precise sums of squares; others pass unchanged.
 
-    A dense view whose means lie more than a thousand times its spread from zero is centred; sparse
-    rows stay as they are. Methods put this map behind a view's own where it is needed. A view whose
-    largest number is beyond 1e60 or below 1e-60 is rejected.
+    A dense view is centred if its mean exceeds 1,000 times its standard deviation; sparse rows are
+    not changed. Methods append this map to the feature map of a view if necessary. Raises ViewError
+    if the largest number of a view is above 1e60 or below 1e-60.
 
     Attributes
     ----------
     origin_ : (n_features,)
-        What is taken from every row; zeros where nothing needs it.
+        Subtracted from every row; zeros if features pass unchanged.
 
     Examples
     --------
@@ -240,7 +240,7 @@ class Condition(OneToOneFeatureMixin, FeatureMap):
     origin_: Floats
 
     def _learn(self, X: Matrix) -> None:
-        self.origin_ = find_origin(X)
+        self.origin_ = centering_offset(X)
 
     @property
     def is_needed(self) -> bool:
@@ -250,7 +250,7 @@ class Condition(OneToOneFeatureMixin, FeatureMap):
     def _map(self, X: Matrix) -> Matrix:
         if is_sparse(X):
             return X
-        # Widened first: of single precision the origin has digits that the rows do not.
+        # In double precision: the origin may have more digits than float32 rows.
         if is_tensor(X):
             moved = X.double() - to_tensor(self.origin_, X.device)
             return moved.to(X.dtype) if X.dtype.is_floating_point else moved

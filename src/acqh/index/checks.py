@@ -13,7 +13,7 @@ from acqh._core.arrays import (
     as_rows,
     check_positive_int,
     first_bad_row,
-    take_in,
+    to_numpy,
 )
 from acqh._core.runtime import default_threads
 from acqh.errors import CorruptBundleError, InvalidInputError
@@ -107,7 +107,7 @@ def read_mask(filter_: Any, ids: Callable[[], Array], n_items: int) -> Bools | N
             "filter is a mapping, but an index stores no metadata; give ids, a mask or a function "
             "of ids, or search a collection with where="
         )
-    mask = np.asarray(take_in(filter_(ids()))[0]) if callable(filter_) else _as_mask(filter_)
+    mask = np.asarray(to_numpy(filter_(ids()))[0]) if callable(filter_) else _as_mask(filter_)
     if mask is None:
         return None
     if mask.dtype != bool:
@@ -125,7 +125,7 @@ def read_mask(filter_: Any, ids: Callable[[], Array], n_items: int) -> Bools | N
 
 def _as_mask(filter_: Any) -> Bools | None:
     """Return booleans of any array library as an array; None for other values."""
-    filter_, _ = take_in(filter_)
+    filter_, _ = to_numpy(filter_)
     if isinstance(filter_, list | tuple):
         is_mask = len(filter_) > 0 and all(isinstance(value, bool | np.bool_) for value in filter_)
         return np.asarray(filter_) if is_mask else None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Bools, Floats, Ints, check_positive_int, take_in
+from acqh._core.arrays import Array, Bools, Floats, Ints, check_positive_int, to_numpy
 from acqh._core.keywords import suggest_keywords
 from acqh._core.runtime import Progress
 from acqh.errors import CorruptBundleError, InvalidInputError
@@ -236,7 +236,7 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         True
         """
         stop = as_stop_rule(budget, recall)
-        queries, give_back = take_in(queries)
+        queries, from_numpy = to_numpy(queries)
         queries = as_queries(queries, self._codebooks.shape[2])
         k = check_positive_int(k, "k")
         n_found = k if rerank is rerank_k is None else candidate_count(k, rerank, rerank_k)
@@ -266,7 +266,7 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         if rerank is not None:
             places = places_of(snapshot, top.rows)
             hits = rerank_hits(hits, places, len(snapshot), queries, k, rerank)
-        return hits.as_kind(give_back)
+        return hits.as_kind(from_numpy)
 
     def places(self, ids: Any) -> Ints:
         """Return the positions of items in the order of `ids`, -1 for unknown ids.

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Bools, Floats, Ints, check_positive_int, take_in
+from acqh._core.arrays import Array, Bools, Floats, Ints, check_positive_int, to_numpy
 from acqh._core.keywords import suggest_keywords
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index.base import BaseIndex
@@ -165,7 +165,7 @@ class HammingIndex(BaseIndex[HammingSegment]):
             Queries of the wrong shape or type, not finite, or so large that scores overflow; k or
             n_threads is below 1; the filter does not fit the index.
         """
-        queries, give_back = take_in(queries)
+        queries, from_numpy = to_numpy(queries)
         queries = np.asarray(queries)
         is_real = queries.dtype.kind == "f"
         queries = self._as_real(queries) if is_real else self._check_codes(queries)
@@ -174,7 +174,7 @@ class HammingIndex(BaseIndex[HammingSegment]):
         snapshot = self._snapshot
         masks = None if filter is None else snapshot.rows_allowed(filter)
         top = search_planes(flat_targets(snapshot, masks), queries, k, self._n_bits, n_threads)
-        return SearchResult.of(snapshot.take_ids(top.rows), top).as_kind(give_back)
+        return SearchResult.of(snapshot.take_ids(top.rows), top).as_kind(from_numpy)
 
     def distances(self, scores: Floats) -> Ints:
         """Return the Hamming distances of scores of a search with packed bits.

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 
-from acqh._core.arrays import Array, Bools, Ints, pack_texts, take_in
+from acqh._core.arrays import Array, Bools, Ints, pack_texts, to_numpy
 from acqh.errors import CorruptBundleError, DuplicateIdError, InvalidInputError
 from acqh.index.checks import check_rising, frozen, read_array, require
 
@@ -43,7 +43,7 @@ def read_ids(ids: Any) -> Array:
         return np.arange(ids.start, ids.stop, ids.step, dtype=np.int64)
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise InvalidInputError(f"ids must be a sequence of numbers or texts, got {ids!r}")
-    ids, _ = take_in(ids)
+    ids, _ = to_numpy(ids)
     if isinstance(ids, np.ndarray) and ids.dtype.kind in "iu":
         return _as_numbers(ids)
     # Arrow columns and tensors hold values of their own types.

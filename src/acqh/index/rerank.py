@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints, as_rows, check_positive_int, slices, take_in
+from acqh._core.arrays import Array, Floats, Ints, as_rows, check_positive_int, slices, to_numpy
 from acqh.errors import InvalidInputError
 from acqh.index.result import SearchResult
 from acqh.index.snapshot import S, Snapshot
@@ -58,7 +58,7 @@ def rerank_hits(
     InvalidInputError
         An array of another shape.
     """
-    vectors = _as_vectors(take_in(rerank)[0], n_items, queries.shape[1])
+    vectors = _as_vectors(to_numpy(rerank)[0], n_items, queries.shape[1])
     best = np.zeros((len(queries), k), dtype=np.int64)
     scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
     step = max(1, _MAX_NUMBERS // max(places.shape[1] * queries.shape[1], 1))

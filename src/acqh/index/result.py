@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, Bools, Floats, GiveBack, Ints, take_in
+from acqh._core.arrays import Array, Bools, Floats, FromNumpy, Ints, to_numpy
 from acqh._core.imports import require
 from acqh.index.search import TopRows
 
@@ -62,12 +62,12 @@ class SearchResult:
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
 
-    def as_kind(self, give_back: GiveBack | None) -> Self:
+    def as_kind(self, from_numpy: FromNumpy | None) -> Self:
         """Return the result with arrays of another library; text ids stay as they are."""
-        if give_back is None:
+        if from_numpy is None:
             return self
         values = (getattr(self, field.name) for field in fields(self))
-        return type(self)(*(v if v.dtype == object else give_back(v) for v in values))
+        return type(self)(*(v if v.dtype == object else from_numpy(v) for v in values))
 
     @classmethod
     def of(cls, ids: Array, top: TopRows) -> Self:
@@ -162,7 +162,7 @@ class SearchResult:
         return require("pyarrow").table(self._columns())
 
     def _columns(self) -> dict[str, Array]:
-        ids, scores, counts = (take_in(x)[0] for x in (self.ids, self.scores, self.counts))
+        ids, scores, counts = (to_numpy(x)[0] for x in (self.ids, self.scores, self.counts))
         listed = np.arange(ids.shape[1]) < counts[:, np.newaxis]
         queries, places = np.nonzero(listed)
         return {"query": queries, "rank": places + 1, "id": ids[listed], "score": scores[listed]}

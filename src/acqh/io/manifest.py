@@ -1,4 +1,4 @@
-"""The manifest: what a bundle is and which members belong to it, with a checksum over itself."""
+"""The manifest of a bundle: its type and members, with a checksum of the manifest itself."""
 
 import hashlib
 import json
@@ -14,13 +14,13 @@ from acqh.errors import CorruptBundleError, InvalidInputError
 FORMAT = "acqh-bundle"
 VERSION = 1
 MANIFEST_NAME = "manifest.json"
-# JSON takes up to thirty times its length once parsed.
+# Parsed JSON needs up to 30 times the memory of its text.
 MAX_MANIFEST_BYTES = 1 << 22
 # Each member keeps a file open; systems often allow a process about a thousand.
 MAX_MEMBERS = 256
 _CHECKSUM = "manifest_sha256"
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-# What a person calls a bundle of a kind that acqh writes.
+# Names of the kinds of bundles in messages.
 _IN_WORDS = {
     "code-index": "an index of codes",
     "code-parts": "a folder of codes",
@@ -34,14 +34,14 @@ _FIELDS = {"format", "version", "kind", "name", "info", "members", _CHECKSUM}
 
 @dataclass(frozen=True)
 class Member:
-    """One file of a bundle, as the manifest describes it."""
+    """One file of a bundle, with its size and checksum from the manifest."""
 
     n_bytes: int
     sha256: str
 
     @property
     def file(self) -> str:
-        """Name of the file: it follows from the content, so it can lead nowhere else."""
+        """Name of the file, derived from its checksum: it never leads outside the bundle."""
         return f"{self.sha256[:32]}.safetensors"
 
 
@@ -56,7 +56,7 @@ class Manifest:
     version: int = VERSION
 
     def distinct_members(self) -> list[Member]:
-        """Return the members, those with the same content only once: they share a file."""
+        """Return the members without repeats: members with the same content share a file."""
         return list({member.file: member for member in self.members.values()}.values())
 
     def to_bytes(self) -> bytes:
@@ -81,7 +81,7 @@ class Manifest:
             raise InvalidInputError(f"info must hold JSON values only: {error}") from error
         if json.loads(canonical) != fields:
             raise InvalidInputError(
-                "info would not be read back as given; use only dicts with string keys, lists, "
+                "info changes when it is stored as JSON; use only dicts with string keys, lists, "
                 "strings, numbers, booleans and None"
             )
         fields[_CHECKSUM] = hashlib.sha256(canonical).hexdigest()
@@ -95,10 +95,10 @@ class Manifest:
 
     @classmethod
     def parse(cls, content: bytes, where: str) -> "Manifest":
-        """Read a manifest from a file's content.
+        """Parse the content of a manifest.
 
-        `where`: what to call the bundle in an error. Raises CorruptBundleError: the manifest is
-        damaged, of another format, or of a newer version.
+        `where`: name of the bundle in errors. Raises CorruptBundleError: the manifest is damaged,
+        of another format, or of a newer version.
         """
         fields = _parse_json(content, where)
         if fields.get("format") != FORMAT:
@@ -108,7 +108,7 @@ class Manifest:
             )
         version = fields.get("version")
         if type(version) is not int or version < 1:
-            raise CorruptBundleError(f"{where} has the impossible version {version!r:.50}")
+            raise CorruptBundleError(f"{where} has the invalid version {version!r:.50}")
         if version > VERSION:
             raise CorruptBundleError(
                 f"{where} has version {version}; this acqh reads bundles up to version {VERSION}: "
@@ -123,7 +123,7 @@ class Manifest:
 
 
 def read_manifest(directory: Path, kind: str | None = None) -> Manifest:
-    """Read and check the manifest of a bundle, which is expected to be of a kind.
+    """Read and check the manifest of a bundle; `kind`: the expected kind, for errors.
 
     Raises FileNotFoundError: there is no bundle at the path. Raises CorruptBundleError: the
     manifest is damaged, of another format, or of a newer version.
@@ -132,7 +132,7 @@ def read_manifest(directory: Path, kind: str | None = None) -> Manifest:
 
 
 def claimed_format(directory: Path) -> Any:
-    """Return what a manifest gives as its format, whatever else may be wrong with it."""
+    """Return the format of a manifest, even if the rest is damaged; None if it is unreadable."""
     try:
         return _parse_json(_read_content(directory), str(directory)).get("format")
     except CorruptBundleError:
@@ -152,7 +152,7 @@ def _read_content(directory: Path, kind: str | None = None) -> bytes:
 
 
 def in_words(kind: str) -> str:
-    """Return what a person calls a bundle of a kind.
+    """Return the name of a kind of bundle in messages.
 
     Examples
     --------
@@ -163,10 +163,10 @@ def in_words(kind: str) -> str:
 
 
 def _missing(directory: Path, kind: str | None) -> str:
-    """Say in a sentence that there is no bundle."""
+    """Return the message for a path without a bundle."""
     if not directory.exists():
-        what = "nothing" if kind is None else "no " + in_words(kind).split(" ", 1)[1]
-        return f"there is {what} at {directory}"
+        noun = "nothing" if kind is None else "no " + in_words(kind).split(" ", 1)[1]
+        return f"there is {noun} at {directory}"
     state = "was not written by acqh" if kind is None else f"is not {in_words(kind)}"
     return f"{directory} {state}: it has no {MANIFEST_NAME}"
 
@@ -212,5 +212,5 @@ def _parse_members(entries: Any, where: str) -> dict[str, Member]:
             ):
                 members[name] = Member(n_bytes, sha256)
             case _:
-                raise CorruptBundleError(f"{where} describes member {name!r:.50} wrongly")
+                raise CorruptBundleError(f"{where} has an invalid entry of member {name!r:.50}")
     return members

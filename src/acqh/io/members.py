@@ -1,8 +1,8 @@
 """Members: named arrays in one file of the safetensors format.
 
-A file is the length of its header (8 bytes, little-endian), the header (JSON: name to dtype,
-shape and place), and the arrays without gaps. The reader trusts none of it: every number is
-checked against the size of the file before an array is made.
+A file consists of the length of its header (8 bytes, little-endian), the header (JSON: name to
+dtype, shape and offsets), and the arrays without gaps. The reader does not trust files: it checks
+every number against the size of the file before it creates an array.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from acqh._core import files
 from acqh._core.arrays import Array, slices
 from acqh.errors import CorruptBundleError, InvalidInputError
 
-# Booleans are left out on purpose: a damaged byte in one is neither true nor false to NumPy.
+# No booleans: NumPy has undefined behaviour for bytes other than 0 and 1, as in a damaged file.
 _DTYPES = {
     "U8": "|u1", "I8": "|i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4",
     "U64": "<u8", "I64": "<i8", "F16": "<f2", "F32": "<f4", "F64": "<f8",
@@ -50,9 +50,11 @@ def member_header(arrays: Mapping[str, Array]) -> bytes:
                 "8 bytes (store booleans as uint8, text as UTF-8 bytes)"
             )
         if not isinstance(name, str) or name in ("", _METADATA):
-            raise InvalidInputError(f"{name!r} cannot name an array; give another string")
+            raise InvalidInputError(f"{name!r} is not a valid array name; use another string")
         if array.ndim > _MAX_DIMENSIONS:
-            raise InvalidInputError(f"array {name!r} has {array.ndim} dimensions, not at most 8")
+            raise InvalidInputError(
+                f"array {name!r} has {array.ndim} dimensions; use at most {_MAX_DIMENSIONS}"
+            )
         header[name] = {
             "dtype": _CODES[dtype],
             "shape": list(array.shape),
@@ -62,19 +64,21 @@ def member_header(arrays: Mapping[str, Array]) -> bytes:
     text = json.dumps(header, separators=(",", ":")).encode("ascii")
     text += b" " * (-(len(text) + _LENGTH_BYTES) % _ALIGNMENT)
     if len(text) > MAX_HEADER_BYTES:
-        raise InvalidInputError(f"{len(arrays)} arrays are too many for one member")
+        raise InvalidInputError(
+            f"{len(arrays)} arrays are too many for one member; use several members"
+        )
     return len(text).to_bytes(_LENGTH_BYTES, "little") + text
 
 
 def ordered(arrays: Mapping[str, Array]) -> list[tuple[str, Array]]:
-    """Return the arrays as they lie in the file: widest items first, so that each is aligned."""
+    """Return the arrays in the order of the file: widest dtype first, so that all are aligned."""
     return sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
 
 
 def write_member(path: Path, arrays: Mapping[str, Array]) -> tuple[int, str]:
-    """Write and sync a member in bounded memory.
+    """Write and sync a member in bounded memory; the path must not exist.
 
-    No file has the name yet.
+    Returns the number of bytes and the SHA-256.
     """
     digest = hashlib.sha256()
     n_bytes = 0
@@ -102,9 +106,8 @@ def _stream(arrays: Mapping[str, Array]) -> Iterator[memoryview]:
 def member_arrays(content: Array, where: str) -> dict[str, Array]:
     """Return the arrays of a member as views of its bytes.
 
-    `content`: (n_bytes,) uint8; the whole file, usually mapped; arrays are read-only if it is.
-    `where`: what to call the file in an error. Raises CorruptBundleError: the bytes are not a
-    member.
+    `content`: (n_bytes,) uint8; the file, usually memory-mapped; arrays are read-only if it is.
+    `where`: name of the file in errors. Raises CorruptBundleError: the bytes are not a member.
     """
     header, data = _split(content, where)
     arrays: dict[str, Array] = {}
@@ -112,19 +115,19 @@ def member_arrays(content: Array, where: str) -> dict[str, Array]:
     for name, entry in header.items():
         dtype, shape, start, stop = _check_entry(name, entry, where)
         if start != end or stop > data.size:
-            raise CorruptBundleError(f"{where}: array {name!r} is not where the one before it ends")
+            raise CorruptBundleError(f"{where}: the offsets of array {name!r} are not contiguous")
         end = stop
         arrays[name] = _view(data[start:stop], dtype, shape)
     if end != data.size:
         raise CorruptBundleError(
-            f"{where} holds {data.size} bytes of arrays, but its header describes {end}"
+            f"{where} contains {data.size} bytes of arrays, expected {end} from its header"
         )
     return arrays
 
 
 def _view(data: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
     if data.ctypes.data % dtype.itemsize:
-        # Only a header we did not write puts an array at an odd place.
+        # acqh aligns arrays; other writers may not.
         data = data.copy()
         data.flags.writeable = False
     return data.view(dtype).reshape(shape)
@@ -132,19 +135,19 @@ def _view(data: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
 
 def _split(content: Array, where: str) -> tuple[dict[str, Any], Array]:
     if content.size < _LENGTH_BYTES:
-        raise CorruptBundleError(f"{where} is cut short: it has {content.size} bytes")
+        raise CorruptBundleError(f"{where} is truncated: it has {content.size} bytes")
     length = int.from_bytes(content[:_LENGTH_BYTES].tobytes(), "little")
     stop = _LENGTH_BYTES + length
     if length > MAX_HEADER_BYTES or stop > content.size:
         raise CorruptBundleError(
-            f"{where} says its header has {length} bytes, but the file has {content.size}"
+            f"{where} has a header length of {length} bytes, but the file has {content.size}"
         )
     try:
         header = files.parse_json(content[_LENGTH_BYTES:stop].tobytes().decode("utf-8"))
     except ValueError as error:
         raise CorruptBundleError(f"{where} has a header that is not JSON: {error}") from error
     if not isinstance(header, dict):
-        raise CorruptBundleError(f"{where} has a header that does not name arrays")
+        raise CorruptBundleError(f"{where} has a header that is not a JSON object")
     header.pop(_METADATA, None)
     return header, content[stop:]
 
@@ -162,15 +165,15 @@ def _check_entry(
             pass
         case _:
             raise CorruptBundleError(
-                f"{where}: array {name!r} is described wrongly: {entry!r:.200}"
+                f"{where}: array {name!r} has an invalid entry: {entry!r:.200}"
             )
     if (
         len(shape) > _MAX_DIMENSIONS
         or not all(type(length) is int and 0 <= length < _MAX_ELEMENTS for length in shape)
-        # NumPy multiplies the lengths even where one of them is zero.
+        # NumPy multiplies the lengths even if one of them is zero.
         or math.prod(length or 1 for length in shape) > _MAX_ELEMENTS
     ):
-        raise CorruptBundleError(f"{where}: array {name!r} has the impossible shape {shape!r:.200}")
+        raise CorruptBundleError(f"{where}: array {name!r} has the invalid shape {shape!r:.200}")
     dtype = np.dtype(_DTYPES[code])
     if not 0 <= start <= stop or stop - start != math.prod(shape) * dtype.itemsize:
         raise CorruptBundleError(

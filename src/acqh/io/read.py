@@ -1,4 +1,4 @@
-"""Opening and checking bundles."""
+"""Read and verify bundles."""
 
 import hashlib
 import mmap as memory_map
@@ -18,9 +18,9 @@ from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.io.manifest import Manifest, Member, in_words, read_manifest
 from acqh.io.members import member_arrays
 
-# Members up to this size are verified on every opening: it takes a fraction of a millisecond.
+# Smaller members are verified whenever they are opened, in a fraction of a millisecond.
 _ALWAYS_VERIFIED_BYTES = 1 << 18
-# Each try again means that another bundle was saved in the meantime.
+# Each retry means that another bundle was saved meanwhile.
 _MAX_TRIES = 16
 
 
@@ -28,20 +28,20 @@ _MAX_TRIES = 16
 class Bundle:
     """An open bundle: JSON values and named arrays, read-only.
 
-    Arrays of a mapped bundle come from the files as they are used. They stay readable when
-    another bundle is saved over this one.
+    Arrays of a memory-mapped bundle are read from the files on access. They stay readable when
+    another bundle replaces this one.
 
     Attributes
     ----------
     path : Path
     kind : str
-        What the bundle holds.
+        Type of the stored object.
     name : str
-        A title for people.
+        A title.
     version : int
-        Version of the format it was written in.
+        Version of the format.
     info : dict
-        The JSON values it was written with.
+        The stored JSON values.
     members : tuple of str
         Names of the members.
 
@@ -76,32 +76,30 @@ class Bundle:
         Raises
         ------
         CorruptBundleError
-            There is no such member: what is written has all the members of its kind.
+            There is no such member, so the bundle is damaged.
         """
         if member not in self._arrays:
-            raise CorruptBundleError(
-                f"{self.path} has no member {member!r}, which a {self.kind!r} must have"
-            )
+            raise CorruptBundleError(f"{self.path} lacks the member {member!r} of a {self.kind!r}")
         return dict(self._arrays[member])
 
 
 @dataclass(frozen=True)
 class BundleReport:
-    """What a deep check of a bundle found.
+    """Result of verifying every byte of a bundle.
 
     Attributes
     ----------
     path : Path
     kind : str
-        What the bundle holds; empty where the manifest cannot be read.
+        Type of the stored object; empty if the manifest is unreadable.
     name : str
     version : int
-        Version of the format; 0 where the manifest cannot be read.
+        Version of the format; 0 if the manifest is unreadable.
     n_members : int
     n_bytes : int
         Size of all members together.
     problems : tuple of str
-        One line for each damaged or missing part; empty if all is well.
+        One line for each damaged or missing file; empty if there are none.
 
     Examples
     --------
@@ -124,19 +122,19 @@ class BundleReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is damaged."""
+        """Whether the bundle is undamaged."""
         return not self.problems
 
 
 def kind_of(path: str | os.PathLike[str], expected: str | None = None) -> str:
-    """Return what a bundle holds, from its manifest alone.
+    """Return the kind of a bundle from its manifest.
 
     Parameters
     ----------
     path : path-like
         The bundle's directory.
     expected : str, optional
-        What to say is missing where there is no bundle.
+        Expected kind, named in the error if there is no bundle.
 
     Raises
     ------
@@ -157,20 +155,20 @@ def read_bundle(
 ) -> Bundle:
     """Open a bundle.
 
-    The manifest is checked against its own checksum, each member's size against the manifest,
-    and each member's header against its size. Members of up to 256 KiB are also checked against
-    their sha256; larger ones are read only with `verify` or without `mmap`.
+    Checks the manifest against its own checksum, the size of each member against the manifest, and
+    the header of each member against its size. Also checks the SHA-256 of members of up to 256 KiB;
+    reads larger ones only with `verify` or without `mmap`.
 
     Parameters
     ----------
     path : path-like
         The bundle's directory.
     kind : str, optional
-        What the bundle must hold.
+        Required kind of the bundle.
     mmap : bool, default True
-        Map the members instead of reading them.
+        Memory-map the members instead of reading them.
     verify : bool, default False
-        Check the sha256 of every member, which reads all of it.
+        Read every member and check its SHA-256.
 
     Returns
     -------
@@ -183,7 +181,7 @@ def read_bundle(
     CorruptBundleError
         The bundle is damaged, of another format, or of a newer version.
     InvalidInputError
-        It holds something other than `kind`.
+        The bundle is of another kind.
 
     Examples
     --------
@@ -214,7 +212,7 @@ def read_bundle(
 
 
 def verify_bundle(path: str | os.PathLike[str]) -> BundleReport:
-    """Check every byte of a bundle and report all that is damaged.
+    """Check every byte of a bundle and report all damage.
 
     Parameters
     ----------
@@ -269,10 +267,10 @@ def verify_bundle(path: str | os.PathLike[str]) -> BundleReport:
 def _open_files(
     directory: Path, open_files: ExitStack, kind: str | None = None
 ) -> tuple[Manifest, dict[str, FileIO | None]]:
-    """Open the members of one manifest, all of them before any is read; None where missing.
+    """Open all members of one manifest before any is read; None for missing ones.
 
-    A save that ends in between removes what the older manifest names, and then the newer one
-    counts. Once open, a file stays readable when its name is removed.
+    A concurrent save may remove members of the older manifest; then the newer one is opened. Once
+    open, a file stays readable when its name is removed.
     """
     manifest = read_manifest(directory, kind)
     for _ in range(_MAX_TRIES):
@@ -298,13 +296,13 @@ def _load(
         raise CorruptBundleError(f"{path} is missing")
     n_bytes = os.fstat(file.fileno()).st_size
     if n_bytes != member.n_bytes:
-        raise CorruptBundleError(f"{path} has {n_bytes} bytes, not the {member.n_bytes} written")
+        raise CorruptBundleError(f"{path} has {n_bytes} bytes, expected {member.n_bytes}")
     if n_bytes == 0:
         raise CorruptBundleError(f"{path} is empty")
     content = _map(file, n_bytes) if mmap else _read(file, n_bytes, path)
     verify = verify or n_bytes <= _ALWAYS_VERIFIED_BYTES
     if verify and hashlib.sha256(content.data).hexdigest() != member.sha256:
-        raise CorruptBundleError(f"{path} is damaged: its content does not match its sha256")
+        raise CorruptBundleError(f"{path} is damaged: its SHA-256 does not match")
     return member_arrays(content, str(path))
 
 
@@ -316,6 +314,6 @@ def _map(file: FileIO, n_bytes: int) -> Array:
 def _read(file: FileIO, n_bytes: int, path: Path) -> Array:
     content = np.fromfile(file, dtype=np.uint8, count=n_bytes)
     if content.size < n_bytes:
-        raise CorruptBundleError(f"{path} was cut short while it was read")
+        raise CorruptBundleError(f"{path} was truncated during reading")
     content.flags.writeable = False
     return content

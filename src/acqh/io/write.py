@@ -1,4 +1,4 @@
-"""Writing a bundle so that, whatever happens, the old one or the new one is there whole."""
+"""Write bundles atomically: an interruption leaves the old or the new one complete."""
 
 import logging
 import os
@@ -17,8 +17,8 @@ from acqh.io.members import member_header, write_member
 
 _log = logging.getLogger(__name__)
 
-# Names only this module gives, so what bears one may be removed.
-_OUR_NAMES = re.compile(r"[0-9a-f]{32}\.safetensors|tmp-[0-9a-f]{16}\.partial")
+# Only this module creates files with these names, so it may remove them.
+_BUNDLE_FILE = re.compile(r"[0-9a-f]{32}\.safetensors|tmp-[0-9a-f]{16}\.partial")
 
 
 def write_bundle(
@@ -29,30 +29,30 @@ def write_bundle(
     name: str = "",
     info: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write named arrays and JSON values to a directory, in place of the bundle it held before.
+    """Write named arrays and JSON values to a directory; replace an existing bundle atomically.
 
-    The new bundle is there when its manifest gets its name, and not before: an error, a full
-    disk, a killed process or a power cut leaves the old bundle or the new one, whole. What has
-    been opened from the old one stays readable. Writers of one path wait for each other.
+    The rename of the manifest is the commit point. An error, a full disk, a killed process or a
+    power cut leaves the old or the new bundle complete. Open bundles stay readable. Writers of one
+    path wait for each other.
 
     Parameters
     ----------
     path : path-like
         The directory; created if it does not exist. Its parent must exist.
     kind : str
-        What the bundle holds, such as ``"code-index"``; readers ask for it.
+        Type of the stored object, such as ``"code-index"``.
     arrays : mapping of str to mapping of str to ndarray
         Member name to named arrays: integers or floats, at most 8 dimensions. Each member is
         written in bounded memory, without a copy of its arrays.
     name : str, default ""
-        A title for people.
+        A title.
     info : mapping, optional
-        JSON values to keep in the manifest, at most 4 MiB.
+        JSON values to store in the manifest, at most 4 MiB.
 
     Raises
     ------
     InvalidInputError
-        Something that a bundle cannot hold; nothing has been written.
+        A value cannot be stored in a bundle; nothing was written.
     FileExistsError
         The path is a file, or a directory with something other than a bundle in it.
     OSError
@@ -87,18 +87,18 @@ def write_bundle(
                 files.write(file, memoryview(Manifest(kind, name, info, members).to_bytes()))
                 files.sync(file)
             files.sync_directory(directory)
-        # The commit point. Even if this reports an error, the new manifest may have its name
-        # (network file systems), so nothing it mentions is removed from here on.
+        # The commit point. Even if this raises, the rename may have happened (network file
+        # systems), so no file of the new manifest is removed from here on.
         files.rename(manifest, directory / MANIFEST_NAME)
-        # Until this rename is on the disk, a power cut may bring the old manifest back.
+        # Until this rename is on disk, a power cut may restore the old manifest.
         files.sync_directory(directory)
         _remove_strays(directory, {member.file for member in members.values()})
 
 
 def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write one small file so that, whatever happens, the old or the new one is there whole.
+    """Write one small file atomically: an interruption leaves the old or the new one complete.
 
-    For files that people read, such as tables and settings; arrays belong in bundles.
+    For small files such as tables and settings; store arrays in bundles.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
     Raises
     ------
     OSError
-        Writing failed; the old file is untouched.
+        Writing failed; the old file is unchanged.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
     b'second'
     >>> folder.cleanup()
     """
-    with files.written_whole(Path(path)) as temporary, files.create(temporary) as file:
+    with files.atomic_write(Path(path)) as temporary, files.create(temporary) as file:
         files.write(file, memoryview(content))
 
 
@@ -132,7 +132,7 @@ def _check(
     if not isinstance(kind, str) or not kind or not isinstance(name, str):
         raise InvalidInputError(f"kind and name must be strings, got {kind!r} and {name!r}")
     if len(arrays) > MAX_MEMBERS:
-        raise InvalidInputError(f"{len(arrays)} members; a bundle holds at most {MAX_MEMBERS}")
+        raise InvalidInputError(f"arrays has {len(arrays)} members; use at most {MAX_MEMBERS}")
     for member, content in arrays.items():
         if not isinstance(member, str):
             raise InvalidInputError(f"member names must be strings, got {member!r}")
@@ -141,15 +141,15 @@ def _check(
 
 
 def _check_target(directory: Path) -> None:
-    """Refuse a directory with anything in it but a bundle or what a killed writer left."""
+    """Raise FileExistsError unless the directory has only a bundle or files of a killed writer."""
     names = files.names(directory)
     if MANIFEST_NAME in names:
-        ours = claimed_format(directory) == FORMAT
+        is_bundle = claimed_format(directory) == FORMAT
     else:
-        ours = all(_OUR_NAMES.fullmatch(name) for name in names)
-    if not ours:
+        is_bundle = all(_BUNDLE_FILE.fullmatch(name) for name in names)
+    if not is_bundle:
         raise FileExistsError(
-            f"{directory} holds something other than an acqh bundle; give another path"
+            f"{directory} contains other files than an acqh bundle; use another path"
         )
 
 
@@ -159,14 +159,14 @@ def _temporary_name() -> str:
 
 @contextmanager
 def _removed_on_failure(directory: Path) -> Iterator[list[Path]]:
-    """Give a list to note new files in; if the block fails, remove them."""
+    """Yield a list for paths of new files; if the block fails, remove them."""
     before = files.names(directory)
     written: list[Path] = []
     try:
         yield written
     except BaseException:
         for path in written:
-            # A member with the same content may belong to the bundle that stays.
+            # A member with the same content may belong to the old bundle.
             if path.name not in before:
                 with suppress(OSError):
                     files.unlink(path)
@@ -183,11 +183,11 @@ def _write_one(directory: Path, arrays: Mapping[str, Array], written: list[Path]
 
 
 def _remove_strays(directory: Path, keep: set[str]) -> None:
-    """Remove members of older bundles and what killed writers left; nothing we did not name."""
+    """Remove members of older bundles and temporary files of killed writers; no other files."""
     try:
         for name in files.names(directory) - keep:
-            if _OUR_NAMES.fullmatch(name):
+            if _BUNDLE_FILE.fullmatch(name):
                 files.unlink(directory / name)
     except OSError as error:
-        # The bundle is whole without this, and the next save tries again.
-        _log.warning("could not tidy %s: %s", directory, error)
+        # The bundle is complete; the next save retries.
+        _log.warning("cannot remove unused files in %s: %s", directory, error)

@@ -14,10 +14,10 @@ from acqh._core.arrays import (
     is_sparse,
     map_features,
     unit_rows,
-    widened,
+    upcast_half,
 )
 from acqh._core.device import MAX_MEMORY, Tensor, to_tensor
-from acqh._core.linalg import find_origin
+from acqh._core.linalg import centering_offset
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.features import Condition, KernelMap, RowSpace, make_feature_map
@@ -344,7 +344,7 @@ def fit_feature_maps(
             left_out[view][here] = features
             others = data.present[view] & ~here
             if others.any():
-                left_out[view][others] = found[view].transform(widened(matrix[others]))
+                left_out[view][others] = found[view].transform(upcast_half(matrix[others]))
         else:
             # Rows that are all wanted are not copied: they may be most of what memory holds.
             rows = matrix if here.all() else matrix[here]
@@ -391,7 +391,7 @@ def _fit_kernel(
     *before, own = steps_of(make_map(kind, rng, None))
     if not before and (needed := _condition(rows)) is not None:
         before = [needed]
-    rows = widened(rows)
+    rows = upcast_half(rows)
     for step in before:
         rows = step.fit(rows).transform(rows)
     if place is None:
@@ -417,7 +417,7 @@ def _fit_steps(
     if kind is not None:
         for step in filter(None, steps):
             rows = step.transform(rows)
-        steps.append(make_map(kind, rng, n_anchors).fit(widened(rows)))
+        steps.append(make_map(kind, rng, n_anchors).fit(upcast_half(rows)))
         steps.append(_condition(rows, steps[-1]))
     needed = [step for step in steps if step is not None]
     return as_step(needed) if needed else None
@@ -439,9 +439,9 @@ def steps_of(own: Any) -> list[Any]:
 
 def _condition(rows: Matrix, own: Any = None) -> Condition | None:
     """Return what rows, as mapped, need before their squares are summed."""
-    some = widened(rows[:: max(1, rows.shape[0] // CONDITION_ROWS)])
+    some = upcast_half(rows[:: max(1, rows.shape[0] // CONDITION_ROWS)])
     mapped = some if own is None else own.transform(some)
-    return Condition().fit(mapped) if find_origin(mapped).any() else None
+    return Condition().fit(mapped) if centering_offset(mapped).any() else None
 
 
 def make_map(

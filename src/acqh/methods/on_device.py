@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from acqh._core.arrays import as_matrix, is_sparse, is_tensor, take_in, unit_rows
+from acqh._core.arrays import as_matrix, is_sparse, is_tensor, to_numpy, unit_rows
 from acqh._core.device import (
     Tensor,
     check_device,
@@ -32,8 +32,8 @@ def find_device(views: Any, labels: Any, device: str | None) -> Any:
 def to_host(views: Any, labels: Any) -> tuple[Any, Any]:
     """Return views and labels with arrays in place of tensors."""
     if isinstance(views, Mapping):
-        views = {name: take_in(rows)[0] for name, rows in views.items()}
-    return views, take_in(labels)[0]
+        views = {name: to_numpy(rows)[0] for name, rows in views.items()}
+    return views, to_numpy(labels)[0]
 
 
 def read_tensors(views: Mapping[str, Any], device: Any) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class _StoredMaps(Mapping[str, Any]):
 
     def __getitem__(self, view: str) -> Any:
         if view not in self._made:
-            self._made[view] = unpack(self._described[view], self._arrays, HOMES, whole=False)
+            self._made[view] = unpack(self._described[view], self._arrays, HOMES, use_all=False)
         return self._made[view]
 
     def __iter__(self) -> Iterator[str]:
@@ -81,7 +81,9 @@ def query_maps_of(bundle: Bundle) -> QueryMaps:
             raise CorruptBundleError(f"{path} does not describe a method")
     arrays = bundle.arrays(MEMBER)
     try:
-        found = {name: unpack(attributes[name], arrays, HOMES, whole=False) for name in _ATTRIBUTES}
+        found = {
+            name: unpack(attributes[name], arrays, HOMES, use_all=False) for name in _ATTRIBUTES
+        }
         described = dict(attributes["feature_maps_"]["dict"])
         maps = QueryMaps(*(*found.values(), _StoredMaps(described, arrays)))
         for attribute, hint in zip(_ATTRIBUTES, get_type_hints(QueryMaps).values(), strict=False):

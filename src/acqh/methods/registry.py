@@ -339,11 +339,11 @@ def method_of(bundle: Bundle) -> Any:
         )
     arrays = bundle.arrays(MEMBER)
     try:
-        read = {key: unpack(value, arrays, HOMES, whole=False) for key, value in params.items()}
+        read = {key: unpack(value, arrays, HOMES, use_all=False) for key, value in params.items()}
         method = get(name)(**read)
         check_parameters(method, method._parameter_constraints)
         fitted = {
-            key: unpack(value, arrays, HOMES, whole=False) for key, value in attributes.items()
+            key: unpack(value, arrays, HOMES, use_all=False) for key, value in attributes.items()
         }
         _check_types(type(method), fitted)
         if "codebooks_" in fitted:

@@ -10,7 +10,7 @@ from sklearn import exceptions
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from acqh._core.arrays import Array, Floats, Ints, as_rows, first_bad_row, take_in
+from acqh._core.arrays import Array, Floats, Ints, as_rows, first_bad_row, to_numpy
 from acqh._core.device import check_device, to_tensor
 from acqh._core.runtime import Interval, RandomState, check_parameters, check_rng
 from acqh._core.store import pack, unpack
@@ -257,7 +257,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             The device is not available.
         """
         self._check_fitted()
-        X, give_back = take_in(X)
+        X, from_numpy = to_numpy(X)
         X = self._check_rows(X, reset=False)
         codebooks = self.codebooks_
         if self._forward is not None:
@@ -272,7 +272,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             given = {name: to_tensor(it, where) for name, it in given.items() if it is not None}
         found: Any = search_codes(**given, beam_width=self._beam_width)
         codes: Ints = found if device is None else found.cpu().numpy()
-        return codes if give_back is None else give_back(codes)
+        return codes if from_numpy is None else from_numpy(codes)
 
     def decode(self, codes: Any) -> Floats:
         """Return the vectors that codes stand for.
@@ -293,9 +293,9 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             Codes of another width, or a word that there is not.
         """
         self._check_fitted()
-        codes, give_back = take_in(codes)
+        codes, from_numpy = to_numpy(codes)
         vectors = decode(check_codes(codes, self.codebooks_), self.codebooks_)
-        return vectors if give_back is None else give_back(vectors)
+        return vectors if from_numpy is None else from_numpy(vectors)
 
     def held_out_error(self, X: Any) -> float | None:
         """Return with which relative error codebooks learnt from most rows code the others.
@@ -419,7 +419,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         dtypes = [np.float64, np.float32]
         if np.ma.isMaskedArray(X):
             X = as_rows(X, "X", InvalidInputError)
-        X, _ = take_in(X)
+        X, _ = to_numpy(X)
         try:
             X = validate_data(self, X, reset=reset, dtype=dtypes, ensure_all_finite=False)
         except ValueError as error:

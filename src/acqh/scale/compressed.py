@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, take_in
+from acqh._core.arrays import Array, to_numpy
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex, SearchResult
 from acqh.quantize import AdditiveQuantizer, Drift
@@ -186,7 +186,7 @@ class Compressed:
         DuplicateIdError
             An id already exists.
         """
-        vectors, _ = take_in(items)
+        vectors, _ = to_numpy(items)
         codes = self.quantizer.encode(vectors)
         self.index.add(codes, ids)
         rows = np.asarray(vectors, dtype=np.float32), self.quantizer.decode(codes)

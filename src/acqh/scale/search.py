@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import check_positive_int
-from acqh._core.files import check_target, written_whole
+from acqh._core.files import atomic_write, check_target
 from acqh._core.imports import require
 from acqh._core.runtime import Progress
 from acqh.data import MultiViewData
@@ -110,7 +110,7 @@ def search_table(
     chunked = chunk_source(source, chunk_size, client, progress)
     sent = opened if client is None else _paths_of(index)
     work = partial(_answer, model if client is None else slim(model), sent, view, k)
-    with written_whole(target) as file, _table(file, target.suffix) as write:
+    with atomic_write(target) as file, _table(file, target.suffix) as write:
         for columns in chunked.map(work, "queries answered"):
             write(columns)
         if chunked.n_done == 0:

@@ -17,7 +17,7 @@ Pair: TypeAlias = tuple[str, str]
 _Key = TypeVar("_Key")
 # What stands for labels among the views that items have.
 LABELS = "labels"
-# Rows of a dense view that are widened to float64 at a time.
+# Rows of a dense view that are upcast_half to float64 at a time.
 BLOCK_ROWS = 2048
 # A row whose labels are not known belongs to no set.
 UNLABELLED = -1

@@ -196,11 +196,11 @@ def test_wrong_tensors_are_refused():
     model = make_model().fit(tensors, labels)
     with pytest.raises(ViewError, match="row 7"):
         model.encode(broken)
-    with pytest.raises(ViewError, match="columns"):
+    with pytest.raises(ViewError, match="features"):
         model.encode({"image": tensors["image"][:, :3]})
-    with pytest.raises(ViewError, match="no view is called"):
+    with pytest.raises(ViewError, match="unknown view"):
         model.project(tensors["image"], view="sound")
-    with pytest.raises(LabelError, match="were fitted"):
+    with pytest.raises(LabelError, match="fit"):
         model.encode(labels=torch.ones((2, 3)))
     mapped = make_model(feature_maps="standardize").fit(views, labels)
     with pytest.raises(InvalidInputError, match="takes arrays only"):
@@ -211,10 +211,10 @@ def test_a_device_that_is_not_there_is_refused():
     views, labels = make_data()
     absent = "xpu" if torch.cuda.is_available() else "cuda"
     model = make_model()
-    with pytest.raises(DeviceError, match="cannot be used here"):
+    with pytest.raises(DeviceError, match="not available"):
         model.fit(views, labels, device=absent)
     model.fit(views, labels)
-    with pytest.raises(DeviceError, match="cannot be used here"):
+    with pytest.raises(DeviceError, match="not available"):
         model.encode(views, device=absent)
-    with pytest.raises(DeviceError, match="cannot be used here"):
+    with pytest.raises(DeviceError, match="not available"):
         model.project(views["text"], view="text", device=absent)

@@ -98,13 +98,13 @@ def test_wrong_input_is_refused_with_the_reason(data):
     with pytest.raises(ViewError, match=r"given for \['sound'\]"):
         LabelRidge(feature_maps={"sound": "bias"}).fit(data)
     control.fit(data)
-    with pytest.raises(ViewError, match="no view is called 'sound'"):
+    with pytest.raises(ViewError, match="'sound'"):
         control.project(data.views["image"], view="sound")
-    with pytest.raises(ViewError, match="3 columns, but"):
+    with pytest.raises(ViewError, match="3 features"):
         control.project(np.ones((2, 3)), view="image")
     with pytest.raises(ViewError, match="row 1"):
         control.project(np.full((2, data.views["image"].shape[1]), [[1.0], [np.nan]]), view="image")
-    with pytest.raises(LabelError, match="3 columns, but 4"):
+    with pytest.raises(LabelError, match="3 columns"):
         control.encode(labels=np.eye(3))
     with pytest.raises(LabelError, match="no labels"):
         control.encode(labels=np.zeros((2, 4)))

@@ -104,14 +104,14 @@ def test_without_torch_methods_are_listed_and_fit_names_the_extra(cls, data, mon
 
 @METHODS
 def test_a_device_that_is_not_there_is_an_error(cls, torch, data):
-    with pytest.raises(DeviceError, match="device 'cuda:99' cannot be used here"):
+    with pytest.raises(DeviceError, match="cuda:99"):
         cls(8, device="cuda:99").fit(data.views, data.labels)
 
 
 @METHODS
 @pytest.mark.parametrize("device", ["abacus", "meta", ""])
 def test_a_device_of_another_kind_is_refused(cls, device, torch, data):
-    with pytest.raises(InvalidInputError, match="cannot be used here"):
+    with pytest.raises(InvalidInputError, match="not available"):
         cls(8, device=device).fit(data.views, data.labels)
 
 

@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 
 from acqh._core.arrays import Bools
-from acqh._core.runtime import Progress, say_nothing
+from acqh._core.runtime import Progress, no_progress
 from acqh.collection.build.builtin import builtin_statistics
 from acqh.collection.disk.model import BARE, CAPTION, CHUNK_ROWS, Encoders, fit_builtin_model
 from acqh.collection.types import BuildSettings
@@ -141,7 +141,7 @@ def expected_error(
     if len(order) < MIN_LEARNT:
         return None
     try:
-        model = learn(features.subset(rest), encoders, settings, say_nothing)[0]
+        model = learn(features.subset(rest), encoders, settings, no_progress)[0]
     except AcqhError:
         return None
     others = features.subset(held)

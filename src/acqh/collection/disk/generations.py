@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from acqh._core.files import check_target, names, patiently, rename, sync_directory, sync_file
+from acqh._core.files import check_target, names, rename, retry, sync_directory, sync_file
 from acqh.collection.store.file import Store, check_plain
 from acqh.errors import AcqhError, CorruptBundleError, InvalidInputError, ReplacedError
 from acqh.io.manifest import MANIFEST_NAME, Manifest, in_words, read_manifest
@@ -54,7 +54,7 @@ def read_pointer(path: Path) -> Pointer:
     damaged, or of another layout.
     """
     try:
-        manifest = patiently(lambda: read_manifest(path, KIND))
+        manifest = retry(lambda: read_manifest(path, KIND))
     except (FileNotFoundError, CorruptBundleError) as error:
         is_missing = isinstance(error, FileNotFoundError) or is_vacant(path)
         if not (is_missing and path.exists()):

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from acqh._core.files import sync_file, written_whole
+from acqh._core.files import atomic_write, sync_file
 
 START = "index.html"
 # Says that the folder is a site's; written first.
@@ -123,7 +123,7 @@ class SiteFolder:
 
 
 def _replace(target: Path, content: bytes) -> None:
-    with written_whole(target) as temporary:
+    with atomic_write(target) as temporary:
         temporary.write_bytes(content)
 
 

@@ -22,7 +22,7 @@ from acqh._core.arrays import (
     has_tensors,
     is_tensor,
     map_features,
-    take_in,
+    to_numpy,
 )
 from acqh._core.device import MAX_MEMORY, Tensor, row_blocks, tensor_dtype, to_tensor
 from acqh._core.imports import require
@@ -589,7 +589,7 @@ class ACQH(BaseMethod):
         place = find_device(views or {}, labels, device)
         if mode != "training" or LABELS not in self.space_.blocks:
             labels = None
-        matrix = None if labels is None else self._check_labels(take_in(labels)[0])
+        matrix = None if labels is None else self._check_labels(to_numpy(labels)[0])
         if place is None:
             checked = {name: self._check_view(X, name) for name, X in (views or {}).items()}
             return checked, present, matrix, None
