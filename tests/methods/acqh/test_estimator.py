@@ -357,7 +357,7 @@ def test_wrong_input_is_refused_with_the_reason(data, model):
         (InvalidInputError, "n_components", lambda: acqh.ACQH(0).fit(data)),
         (InvalidInputError, "similarity", lambda: acqh.ACQH(similarity="nope").fit(data)),
         (ViewError, "'sound'", lambda: model.project(X, view="sound")),
-        (ViewError, "columns, but", lambda: model.project(X[:, :3], view="image")),
+        (ViewError, "features", lambda: model.project(X[:, :3], view="image")),
         (ViewError, "row 0", lambda: model.project(X * np.nan, view="image")),
         (ViewError, "'sound'", lambda: model.encode({"sound": X})),
         (ViewError, "different rows", lambda: model.encode({**data.views, "image": X[:9]})),
