@@ -143,7 +143,7 @@ def time_alternating(
     found = [regress(view, sets, 0.0, fit_intercept=False) for view in stats.views.values()]
     gram = L.T @ L
     agreement = sum(
-        sets.T @ view.sums @ f.coefficients
+        sets.T @ view.set_totals @ f.coefficients
         for f, view in zip(found, stats.views.values(), strict=True)
     )
     problem = paper.PaperProblem(L, np.ones(len(L)), agreement, 2 * np.sum(gram**2), L, 1e-4, 1e-2)

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from acqh._core.store import pack, unpack
 from acqh.errors import InvalidInputError
 from acqh.methods.registry import HOMES
-from acqh.stats import Keep, Statistics
+from acqh.stats import Statistics, StatisticsConfig
 from acqh.stats.moments import cross_product
 from acqh.stats.sample import RowSample, row_keys
 
-KEEP = Keep("all", 12)
+CONFIG = StatisticsConfig("all", 12)
 
 
 def draw(rng, n_items, dtype=np.float64):
@@ -47,7 +47,7 @@ def assert_same(first, second):
 @given(st.integers(1, 40), st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float64]))
 def test_sums_over_items_that_have_two_views_are_those_of_these_items(n_items, seed, dtype):
     views, labels, present = draw(np.random.default_rng(seed), n_items, dtype)
-    stats = Statistics.of(views, labels, present, keep=KEEP)
+    stats = Statistics.of(views, labels, present, config=CONFIG)
     dense = {
         name: (it.toarray() if sp.issparse(it) else it).astype(float) for name, it in views.items()
     }
@@ -59,7 +59,7 @@ def test_sums_over_items_that_have_two_views_are_those_of_these_items(n_items, s
         if both.any():
             a, b = dense[first][both], dense[second][both]
             np.testing.assert_allclose(found.gram(first), a.T @ a, atol=1e-9)
-            np.testing.assert_allclose(found.sums[second], b.sum(axis=0), atol=1e-9)
+            np.testing.assert_allclose(found.totals[second], b.sum(axis=0), atol=1e-9)
             np.testing.assert_allclose(found.product(first, second), a.T @ b, atol=1e-9)
     assert stats.n_items == n_items
 
@@ -69,14 +69,14 @@ def test_sums_over_items_that_have_two_views_are_those_of_these_items(n_items, s
 def test_any_chunking_and_order_gives_the_same_sums_and_sample(n_items, seed):
     rng = np.random.default_rng(seed)
     part = draw(rng, n_items)
-    whole = Statistics.of(*part, keep=KEEP)
+    whole = Statistics.of(*part, config=CONFIG)
     rows = [it for it in np.array_split(rng.permutation(n_items), rng.integers(1, 6)) if len(it)]
     chunks = [take(part, chunk) for chunk in rows]
-    streamed = Statistics.of(*chunks[0], keep=KEEP)
-    merged = Statistics.of(*chunks[0], keep=KEEP)
+    streamed = Statistics.of(*chunks[0], config=CONFIG)
+    merged = Statistics.of(*chunks[0], config=CONFIG)
     for chunk in chunks[1:]:
         streamed.update(*chunk)
-        merged = merged + Statistics.of(*chunk, keep=KEEP)
+        merged = merged + Statistics.of(*chunk, config=CONFIG)
     assert_same(whole, streamed)
     assert_same(whole, merged)
     again = unpack(*pack(whole, HOMES), HOMES)
@@ -88,29 +88,29 @@ def test_any_chunking_and_order_gives_the_same_sums_and_sample(n_items, seed):
 @given(st.integers(4, 40), st.integers(0, 2**32 - 1))
 def test_what_is_subtracted_was_never_there(n_items, seed):
     part = draw(np.random.default_rng(seed), n_items)
-    keep = Keep("all", 100)
+    config = StatisticsConfig("all", 100)
     half = np.arange(n_items // 2)
-    whole = Statistics.of(*part, keep=keep)
-    left = whole - Statistics.of(*take(part, half), keep=keep)
-    rest = Statistics.of(*take(part, np.arange(n_items // 2, n_items)), keep=keep)
+    whole = Statistics.of(*part, config=config)
+    left = whole - Statistics.of(*take(part, half), config=config)
+    rest = Statistics.of(*take(part, np.arange(n_items // 2, n_items)), config=config)
     assert_same(left, rest)
 
 
 def test_a_full_sample_gives_rows_back_and_merges_on_what_both_know():
     part = draw(np.random.default_rng(0), 60)
-    whole = Statistics.of(*part, keep=KEEP)
+    whole = Statistics.of(*part, config=CONFIG)
     gone = np.arange(40)
-    left = (whole - Statistics.of(*take(part, gone), keep=KEEP)).sample
-    rest = Statistics.of(*take(part, np.arange(40, 60)), keep=KEEP).sample
+    left = (whole - Statistics.of(*take(part, gone), config=CONFIG)).sample
+    rest = Statistics.of(*take(part, np.arange(40, 60)), config=CONFIG).sample
     assert len(left) < 12
     np.testing.assert_array_equal(left.keys, rest.keys[: len(left)])
-    with pytest.raises(InvalidInputError, match="never added"):
-        Statistics.of(*take(part, gone), keep=KEEP).sample - rest
+    with pytest.raises(InvalidInputError, match="not fitted"):
+        Statistics.of(*take(part, gone), config=CONFIG).sample - rest
 
 
 def test_equal_rows_are_kept_once_and_counted():
     X = np.repeat(np.eye(3), [4, 1, 2], axis=0)
-    sample = Statistics.of({"image": X}, None, keep=KEEP).sample
+    sample = Statistics.of({"image": X}, None, config=CONFIG).sample
     assert sorted(sample.counts.tolist()) == [1, 2, 4]
 
 
@@ -118,10 +118,10 @@ def test_a_row_has_the_same_key_sparse_dense_single_or_double():
     X = np.round(np.random.default_rng(0).normal(size=(9, 5)), 1).astype(np.float32)
     X[X < 0] = 0
     forms = [X, X.astype(np.float64), sp.csr_array(X), np.asfortranarray(X)]
-    keys = [Statistics.of({"image": it}, None, keep=KEEP).sample.keys for it in forms]
+    keys = [Statistics.of({"image": it}, None, config=CONFIG).sample.keys for it in forms]
     for other in keys[1:]:
         np.testing.assert_array_equal(other, keys[0])
-    other = Statistics.of({"text": X}, None, keep=KEEP).sample.keys
+    other = Statistics.of({"text": X}, None, config=CONFIG).sample.keys
     assert not np.intersect1d(other, keys[0]).size
 
 
@@ -143,8 +143,8 @@ def test_products_of_a_sparse_and_a_dense_view_are_those_of_dense_ones(dtype):
 
 def test_a_copy_stays_as_it_was_when_the_original_gets_more():
     views, labels, present = draw(np.random.default_rng(0), 20)
-    stats = Statistics.of(views, labels, present, keep=KEEP)
-    copies = [stats.copy(), stats + Statistics.of(views, labels, present, keep=KEEP)]
+    stats = Statistics.of(views, labels, present, config=CONFIG)
+    copies = [stats.copy(), stats + Statistics.of(views, labels, present, config=CONFIG)]
     before = [pack(copy, HOMES)[1] for copy in copies]
     stats.update(views, labels, present)
     for copy, arrays in zip(copies, before, strict=True):
@@ -155,8 +155,8 @@ def test_a_copy_stays_as_it_was_when_the_original_gets_more():
 def test_rows_sampled_apart_from_the_sums_give_the_same():
     views, labels, present = draw(np.random.default_rng(0), 40)
     everyone = {"image": np.ones(40, dtype=bool), **present}
-    apart = Statistics.of(views, labels, present, keep=KEEP).copy()
-    other = Statistics({"image": 4, "text": 6, "sound": 2}, 3, KEEP)
+    apart = Statistics.of(views, labels, present, config=CONFIG).copy()
+    other = Statistics({"image": 4, "text": 6, "sound": 2}, 3, CONFIG)
     other.update(views, labels, present, rows={})
     assert len(other.sample) == 0
     other.add_rows(views, labels, everyone, row_keys(views, labels, everyone))

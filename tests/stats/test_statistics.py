@@ -61,7 +61,7 @@ def test_sums_agree_with_adding_item_by_item(n_items, seed, dtype):
     sets = stats.label_sets.matrix()
     for name, view in stats.views.items():
         np.testing.assert_allclose(view.gram, grams[name], atol=1e-9)
-        for row, total in zip(sets, view.sums, strict=True):
+        for row, total in zip(sets, view.set_totals, strict=True):
             expected = sums.get((name, tuple(row.tolist())), np.zeros(view.n_features))
             np.testing.assert_allclose(total, expected, atol=1e-9)
     assert stats.n_items == n_items
@@ -96,7 +96,7 @@ def test_forgetting_is_never_having_seen(n_items, seed):
 def test_forgetting_what_was_never_added_is_refused():
     a = Statistics.of({"image": np.eye(2)}, np.eye(2, dtype=np.uint8))
     b = Statistics.of({"image": np.eye(2)}, np.array([[1, 1], [1, 1]], dtype=np.uint8))
-    with pytest.raises(InvalidInputError, match="forgotten"):
+    with pytest.raises(InvalidInputError, match="forget"):
         a - b
 
 
@@ -110,11 +110,11 @@ def test_sums_do_not_share_memory_with_their_parts():
 
 def test_other_views_widths_or_label_columns_are_refused():
     stats = Statistics.of({"image": np.eye(2)}, np.eye(2, dtype=np.uint8))
-    with pytest.raises(ViewError, match=r"\['text'\] were given"):
+    with pytest.raises(ViewError, match=r"'text'"):
         stats.update({"text": np.eye(2)}, np.eye(2))
-    with pytest.raises(ViewError, match="'image' has 3 columns, 2 before"):
+    with pytest.raises(ViewError, match="3 columns"):
         stats.update({"image": np.eye(3)}, np.eye(3, 2))
-    with pytest.raises(LabelError, match="3 columns, 2 before"):
+    with pytest.raises(LabelError, match="3 columns"):
         stats.update({"image": np.eye(2)}, np.eye(2, 3))
     with pytest.raises(ViewError, match="same views"):
         stats + Statistics.of({"text": np.eye(2)}, np.eye(2, dtype=np.uint8))

@@ -21,7 +21,7 @@ from acqh._core.linalg import centering_offset
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.features import Condition, KernelMap, RowSpace, make_feature_map
-from acqh.stats import Keep, Statistics
+from acqh.stats import Statistics, StatisticsConfig
 from acqh.stats.sample import row_keys
 
 # Rows by which the size of a view's numbers is judged.
@@ -31,7 +31,7 @@ _UNIT = ":unit"
 # Narrower views are solved as they are, however few items there are.
 _WIDE = 2048
 # What regressions on labels alone need.
-NO_SAMPLE = Keep(frozenset(), 0)
+NO_SAMPLE = StatisticsConfig(frozenset(), 0)
 
 
 def unit_name(view: str) -> str:
@@ -97,7 +97,7 @@ class MappedStatistics:
     def empty_statistics(self) -> Statistics:
         """Return statistics of the same features over no items, to be added to."""
         own = self.statistics
-        return Statistics(own.widths, own.n_labels, own.keep)
+        return Statistics(own.widths, own.n_labels, own.config)
 
     def map_rows(self, views: Mapping[str, Matrix]) -> dict[str, Matrix]:
         """Return rows through their feature maps, and those of unit length if views need them."""
@@ -155,7 +155,7 @@ def collect(
 def describe(
     part: MultiViewData,
     feature_maps: Any = None,
-    keep: Keep = NO_SAMPLE,
+    config: StatisticsConfig = NO_SAMPLE,
     *,
     units: tuple[str, ...] = (),
     responses: Floats | None = None,
@@ -170,7 +170,7 @@ def describe(
     ----------
     part : MultiViewData
     feature_maps : mapping of str to feature map, one for all views, or None
-    keep : Keep
+    config : StatisticsConfig
         Default: no cross products, no sample.
     units : tuple of str
         Views whose rows, scaled to unit length, are summed as views of their own.
@@ -209,7 +209,7 @@ def describe(
     others = {view: matrix[:1] for view, matrix in part.views.items() if view not in left_out}
     first = known.map_rows(others) | left_out
     widths = {view: matrix.shape[1] for view, matrix in first.items()}
-    return replace(known, statistics=Statistics(widths, len(part.label_names), keep))
+    return replace(known, statistics=Statistics(widths, len(part.label_names), config))
 
 
 def _narrowed(maps: dict[str, Any], part: MultiViewData, narrow: Collection[str]) -> dict[str, Any]:
@@ -247,7 +247,7 @@ def add_part(part: MultiViewData, known: MappedStatistics, statistics: Statistic
         present |= {unit_name(view): present[view] for view in known.units}
         mapped = known.map_rows(others) | ready
         statistics.update(mapped, chunk.labels, present, rows={})
-        if statistics.keep.sample_size:
+        if statistics.config.sample_size:
             keys.append(row_keys(chunk.views, chunk.labels, chunk.present))
             for view, blocks in predictions.items():
                 blocks.append(mapped[view])

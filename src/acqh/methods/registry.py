@@ -118,10 +118,10 @@ HOMES: ChainMap[str, Any] = ChainMap(
     _ENCODERS,
     _MAPS,
     {
-        **dict.fromkeys(("Keep", "LabelSets", "Moments"), "acqh.stats.moments"),
+        **dict.fromkeys(("LabelSets", "Moments", "StatisticsConfig"), "acqh.stats.moments"),
         "Regression": "acqh.stats.ridge",
         "RowSample": "acqh.stats.sample",
-        "Statistics": "acqh.stats.sums",
+        "Statistics": "acqh.stats.statistics",
         "Block": "acqh.methods.acqh.space",
         "LabelEmbedding": "acqh.methods.acqh.space",
         "Space": "acqh.methods.acqh.space",

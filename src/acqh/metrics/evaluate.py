@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self, get_args
+from typing import Any, Protocol, Self, get_args
 
 import numpy as np
 
@@ -281,9 +281,21 @@ def precision_recall_curve(
     return metrics.update(scores, relevant)._mean_curve()
 
 
+class Hits(Protocol):
+    """Ids and numbers of hits per query, such as those of a `SearchResult`."""
+
+    @property
+    def ids(self) -> Array:
+        """Ids, (n_queries, k)."""
+
+    @property
+    def counts(self) -> Ints:
+        """Number of hits, (n_queries,)."""
+
+
 @suggest_keywords
 def evaluate(
-    result: Any,
+    result: Hits,
     query_labels: Any,
     database_labels: Any,
     *,
@@ -362,8 +374,8 @@ def evaluate(
     return metrics.result()
 
 
-def _rows(result: Any, n_queries: int, n_database: int, ids: Any) -> Ints:
-    """Return the database rows of what was hits, -1 beyond the end of a list."""
+def _rows(result: Hits, n_queries: int, n_database: int, ids: Any) -> Ints:
+    """Return the database rows of the hits, -1 beyond the end of a list."""
     if len(result.ids) != n_queries:
         raise InvalidInputError(
             f"the result is of {len(result.ids)} queries, but {n_queries} have labels"

@@ -1,7 +1,7 @@
-"""Sums over items, per view, pair of views and label set: additive, mergeable, streaming."""
+"""Sufficient statistics of views, pairs of views and label sets: additive, mergeable, streaming."""
 
-from acqh.stats.moments import Keep
+from acqh.stats.moments import StatisticsConfig
 from acqh.stats.ridge import Regression, regress
-from acqh.stats.sums import Statistics
+from acqh.stats.statistics import Statistics
 
-__all__ = ["Keep", "Regression", "Statistics", "regress"]
+__all__ = ["Regression", "Statistics", "StatisticsConfig", "regress"]

@@ -1,4 +1,4 @@
-"""Label sets and their numbers; sums over items, within and between views and by label set."""
+"""Label sets, and moments of items: totals and products of views, and totals by label set."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,49 +15,49 @@ from acqh._core.arrays import Array, Floats, Ints, Matrix, is_sparse, slices
 # Two views, in alphabetical order.
 Pair: TypeAlias = tuple[str, str]
 _Key = TypeVar("_Key")
-# What stands for labels among the views that items have.
+# Name of the labels in patterns of views.
 LABELS = "labels"
 # Rows of a dense view that are upcast_half to float64 at a time.
 BLOCK_ROWS = 2048
-# A row whose labels are not known belongs to no set.
+# Set number of a row without labels.
 UNLABELLED = -1
 # Rows are packed to bits in blocks of about this many bytes.
 _BLOCK_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
-class Keep:
-    """Which cross products statistics keep, and how many sampled rows.
+class StatisticsConfig:
+    """Cross products and sample size of `Statistics`.
 
     Attributes
     ----------
     pairs : frozenset of pairs of str, or "all"
-        Views whose cross products are kept; each pair in alphabetical order.
+        Views with cross products; each pair in alphabetical order.
     sample_size : int
-        Rows of the sample; 0: no sample.
+        Maximum number of sampled rows; 0: no sample.
 
     Examples
     --------
-    >>> Keep(pairs=frozenset()).wants(("image", "text"))
+    >>> StatisticsConfig(pairs=frozenset()).includes(("image", "text"))
     False
     """
 
     pairs: frozenset[Pair] | Literal["all"] = "all"
     sample_size: int = 16_384
 
-    def wants(self, pair: Pair) -> bool:
-        """Whether the cross products of two views are kept."""
+    def includes(self, pair: Pair) -> bool:
+        """Whether the statistics include the cross product of two views."""
         return self.pairs == "all" or pair in self.pairs
 
     def pairs_of(self, views: Iterable[str]) -> list[Pair]:
-        """Return the pairs of some views whose cross products are kept."""
-        return [pair for pair in combinations(sorted(views), 2) if self.wants(pair)]
+        """Return the pairs of these views with cross products."""
+        return [pair for pair in combinations(sorted(views), 2) if self.includes(pair)]
 
 
 class LabelSets:
-    """Numbers for label sets, in the order in which they were first seen.
+    """Numbers of label sets, in the order of their first occurrence.
 
-    A set is kept as its packed bits, so 1,000 labels cost 125 bytes per distinct set.
+    Stores a set as packed bits: 1,000 labels take 125 bytes per distinct set.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class LabelSets:
         return len(self._number_of)
 
     def copy(self) -> "LabelSets":
-        """Return sets with the same numbers that can grow apart from these."""
+        """Return an independent copy."""
         new = LabelSets(self.n_labels)
         new._number_of = dict(self._number_of)
         return new
@@ -96,7 +96,7 @@ class LabelSets:
         ----------
         labels : 0/1 (n_items, n_labels), dense or CSR
         add : bool
-            Whether sets not seen before get a number; otherwise their rows are -1 too.
+            Whether to add new sets; otherwise their rows get -1 too.
 
         Returns
         -------
@@ -108,8 +108,8 @@ class LabelSets:
         for start in range(0, matrix.shape[0], block):
             packed = pack_rows(matrix[start : start + block])
             keys, inverse = distinct_rows(packed)
-            found = [self._lookup(key.tobytes(), add) for key in keys]
-            numbers[start : start + block] = np.asarray(found, dtype=np.int64)[inverse]
+            set_numbers = [self._lookup(key.tobytes(), add) for key in keys]
+            numbers[start : start + block] = np.asarray(set_numbers, dtype=np.int64)[inverse]
         return numbers
 
     def _lookup(self, key: bytes, add: bool) -> int:
@@ -120,14 +120,14 @@ class LabelSets:
         return self._number_of.get(key, UNLABELLED)
 
     def number_of_sets(self, other: "LabelSets") -> Ints:
-        """Return the numbers here of all sets of another, adding those not seen before."""
+        """Return the numbers of all sets of another object; adds new ones."""
         return self._number_keys(other._number_of)
 
     def _number_keys(self, keys: Iterable[bytes]) -> Ints:
         return np.array([self._lookup(key, True) for key in keys], dtype=np.int64)
 
     def matrix(self) -> Array:
-        """Return the sets as rows, uint8 (n_sets, n_labels), by rising number."""
+        """Return the sets as rows, uint8 (n_sets, n_labels), in the order of their numbers."""
         return unpack_rows(self.bits, self.n_labels)
 
     @property
@@ -143,7 +143,7 @@ class LabelSets:
 
     @classmethod
     def from_packed(cls, packed: Iterable[Array], n_labels: int) -> "LabelSets":
-        """Return the sets of which `packed` gave the bits."""
+        """Return the sets with these packed bits."""
         sets = cls(n_labels)
         sets._number_keys(row.tobytes() for row in packed)
         return sets
@@ -162,14 +162,14 @@ def pack_rows(labels: Matrix) -> Array:
 
 
 def unpack_rows(packed: Array, n_labels: int) -> Array:
-    """Return 0/1 rows, uint8 (n_items, n_labels), of packed bits."""
+    """Unpack bits to 0/1 rows, uint8 (n_items, n_labels)."""
     if len(packed) == 0:
         return np.zeros((0, n_labels), dtype=np.uint8)
     return np.unpackbits(packed, axis=1, count=n_labels)
 
 
 def distinct_rows(packed: Array) -> tuple[Array, Ints]:
-    """Return the distinct rows, in the order of their first use, and which one each row is."""
+    """Return the distinct rows in the order of first occurrence, and their index per row."""
     n_rows, width = packed.shape
     if width <= 8:
         # Eight bytes are one integer, and integers sort an order of magnitude faster.
@@ -187,24 +187,25 @@ def distinct_rows(packed: Array) -> tuple[Array, Ints]:
 
 @dataclass
 class Moments:
-    """Sums over the items that have all of some views and no others, and labels or none.
+    """Moments of the items with the same pattern of views and labels.
 
     Attributes
     ----------
     n_items : float
-    sums : dict of str to (n_features,)
+    totals : dict of str to (n_features,)
+        Column totals of each view.
     uppers : dict of str to (n_features, n_features)
         Upper triangles of the Gram matrices.
     products : dict of pair to (n_features, n_other_features)
         ``X_a^T X_b``.
     counts : (n_sets,)
-        How many of the items have each label set; of no sets where they have no labels.
+        Items per label set; empty for a pattern without labels.
     by_set : dict of str to (n_sets, n_features)
-        Features summed by label set.
+        Column totals by label set.
     """
 
     n_items: float = 0.0
-    sums: dict[str, Floats] = field(default_factory=dict)
+    totals: dict[str, Floats] = field(default_factory=dict)
     uppers: dict[str, Floats] = field(default_factory=dict)
     products: dict[Pair, Floats] = field(default_factory=dict)
     counts: Floats = field(default_factory=lambda: np.zeros(0))
@@ -212,17 +213,17 @@ class Moments:
 
     def _restored(self) -> None:
         for name, upper in self.uppers.items():
-            self.uppers[name] = np.asfortranarray(upper)  # as BLAS adds to them
+            self.uppers[name] = np.asfortranarray(upper)  # the order that dsyrk updates in place
 
     def plus(self, other: "Moments", sign: float = 1.0) -> "Moments":
-        """Return the sums over the items of both, or without those of the other.
+        """Return the moments of the items of both, or of this without those of the other.
 
-        Their label sets have the same numbers, or one of them has none.
+        Both number label sets in the same way, or one has no labels.
         """
         counts = self.counts if len(self.counts) else np.zeros_like(other.counts)
         return Moments(
             self.n_items + sign * other.n_items,
-            _plus(self.sums, other.sums, sign),
+            _plus(self.totals, other.totals, sign),
             _plus(self.uppers, other.uppers, sign),
             _plus(self.products, other.products, sign),
             counts + sign * other.counts if len(other.counts) else counts,
@@ -230,7 +231,7 @@ class Moments:
         )
 
     def renumbered(self, numbers: Ints, n_sets: int) -> "Moments":
-        """Return the same sums, where label set i has become the one of number ``numbers[i]``."""
+        """Return the same moments with label set i renumbered to ``numbers[i]``."""
 
         def spread(rows: Floats) -> Floats:
             total = np.zeros((n_sets, *rows.shape[1:]))
@@ -242,8 +243,8 @@ class Moments:
         return replace(self, counts=counts, by_set=by_set)
 
     def of_sets(self, rows: Ints) -> "Moments":
-        """Return the same sums with these label sets alone, of which others have no items."""
-        by_set = {name: sums[rows] for name, sums in self.by_set.items()}
+        """Return the same moments with only these label sets; all others must be empty."""
+        by_set = {name: rows_by_set[rows] for name, rows_by_set in self.by_set.items()}
         counts = self.counts[rows] if len(self.counts) else self.counts
         return replace(self, counts=counts, by_set=by_set)
 
@@ -252,18 +253,18 @@ class Moments:
         return mirror(self.uppers[view])
 
     def product(self, first: str, second: str) -> Floats:
-        """Return ``X_a^T X_b`` of two views, whichever order it is kept in."""
+        """Return ``X_a^T X_b`` of two views in either order."""
         if (first, second) in self.products:
             return self.products[first, second]
         return self.products[second, first].T
 
 
 class ViewStatistics(NamedTuple):
-    """Sums over the labelled items that have one view."""
+    """Moments of the labelled items that have one view."""
 
     upper: Floats  # (n_features, n_features): upper triangle of the Gram matrix
-    sums: Floats  # (n_sets, n_features): features summed by label set
-    counts: Floats  # (n_sets,): how many items of each label set have the view
+    set_totals: Floats  # (n_sets, n_features): column totals by label set
+    counts: Floats  # (n_sets,): items of each label set with the view
 
     @property
     def n_features(self) -> int:
@@ -272,7 +273,7 @@ class ViewStatistics(NamedTuple):
 
     @property
     def n_items(self) -> int:
-        """How many items have the view."""
+        """Number of items with the view."""
         return round(float(self.counts.sum()))
 
     @property
@@ -294,31 +295,31 @@ def pair_of(first: str, second: str) -> Pair:
 
 
 def sum_over(patterns: Mapping[tuple[str, ...], Moments], names: Iterable[str]) -> Moments:
-    """Add up the sums over all items that have all of the views, whatever else they have.
+    """Return the moments of all items that have at least these views.
 
-    Patterns are keyed by the views that the items have, and ``"labels"``, which may be one of the
-    names. One pattern alone is not copied.
+    `patterns`: moments by the views of the items and ``"labels"``, which may be one of the
+    names. Does not copy a single pattern.
     """
-    wanted = set(names)
+    requested = set(names)
     parts = [
         Moments(
-            found.n_items,
-            {name: it for name, it in found.sums.items() if name in wanted},
-            {name: it for name, it in found.uppers.items() if name in wanted},
-            {pair: it for pair, it in found.products.items() if set(pair) <= wanted},
-            found.counts,
-            {name: it for name, it in found.by_set.items() if name in wanted},
+            moments.n_items,
+            {name: array for name, array in moments.totals.items() if name in requested},
+            {name: array for name, array in moments.uppers.items() if name in requested},
+            {pair: array for pair, array in moments.products.items() if set(pair) <= requested},
+            moments.counts,
+            {name: array for name, array in moments.by_set.items() if name in requested},
         )
-        for pattern, found in sorted(patterns.items())
-        if wanted <= set(pattern)
+        for pattern, moments in sorted(patterns.items())
+        if requested <= set(pattern)
     ]
     return reduce(Moments.plus, parts) if parts else Moments()
 
 
 def upper_gram(matrix: Matrix, upper: Floats | None = None) -> tuple[Floats, Floats]:
-    """Return the upper triangle of ``X^T X`` and the sum of the rows, of dense or CSR rows.
+    """Return the upper triangle of ``X^T X`` and the column totals of dense or CSR rows.
 
-    `upper`: what to add the triangle to, in place.
+    `upper`: a triangle to update in place.
     """
     if upper is None:
         upper = np.zeros((matrix.shape[1], matrix.shape[1]), order="F")
@@ -326,26 +327,26 @@ def upper_gram(matrix: Matrix, upper: Floats | None = None) -> tuple[Floats, Flo
         rows = matrix.astype(np.float64)
         _add_entries(upper, sp.triu(rows.T @ rows, format="coo"))
         return upper, np.asarray(rows.sum(axis=0)).ravel()
-    sums = np.zeros(matrix.shape[1])
+    totals = np.zeros(matrix.shape[1])
     for block in slices(len(matrix), BLOCK_ROWS):
         wide = np.asarray(matrix[block], dtype=np.float64, order="C")
-        # The transpose of a C-ordered block is what BLAS calls column-major: no copy.
+        # The transpose of a C-ordered block is column-major, so BLAS needs no copy.
         upper = dsyrk(1.0, wide.T, beta=1.0, c=upper, overwrite_c=True)
-        sums += wide.sum(axis=0)
-    return upper, sums
+        totals += wide.sum(axis=0)
+    return upper, totals
 
 
-def add_by_set(sums: Floats, sets: Ints, matrix: Matrix) -> None:
-    """Add row i of dense or CSR rows to ``sums[sets[i]]``, in place."""
+def add_by_set(by_set: Floats, sets: Ints, matrix: Matrix) -> None:
+    """Add row i of dense or CSR rows to ``by_set[sets[i]]``, in place."""
     for block in slices(len(sets), BLOCK_ROWS):
         numbers, places = np.unique(sets[block], return_inverse=True)
         entries = np.ones(len(places)), (places, np.arange(len(places)))
         one_hot = sp.csr_array(entries, shape=(len(numbers), len(places)))
         totals = one_hot @ matrix[block]
         if is_sparse(totals):
-            _add_entries(sums, sp.coo_array(totals), numbers)
+            _add_entries(by_set, sp.coo_array(totals), numbers)
         else:
-            sums[numbers] += totals
+            by_set[numbers] += totals
 
 
 def _add_entries(total: Floats, entries: Any, numbers: Ints | None = None) -> None:
@@ -360,7 +361,7 @@ def cross_product(first: Matrix, second: Matrix) -> Floats:
         return cross_product(second, first).T
     total = np.zeros((first.shape[1], second.shape[1]))
     for block in slices(first.shape[0], BLOCK_ROWS):
-        left, right = (it[block].astype(np.float64, copy=False) for it in (first, second))
+        left, right = (matrix[block].astype(np.float64, copy=False) for matrix in (first, second))
         if is_sparse(right):
             _add_entries(total, sp.coo_array(left.T @ right))
         else:
@@ -370,7 +371,7 @@ def cross_product(first: Matrix, second: Matrix) -> Floats:
 
 
 def mirror(upper: Floats) -> Floats:
-    """Return the symmetric matrix of which the upper triangle is given."""
+    """Return the symmetric matrix with this upper triangle."""
     gram = np.triu(upper)
     gram += gram.T
     np.fill_diagonal(gram, np.diag(upper))

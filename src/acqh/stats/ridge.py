@@ -1,4 +1,4 @@
-"""Ridge regression of a view to any targets, from the sums alone."""
+"""Ridge regression of targets on a view, from sufficient statistics."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,48 +11,48 @@ from acqh._core.linalg import EigenForm, factor_spd, mean_diagonal
 from acqh.errors import ViewError
 from acqh.stats.moments import ViewStatistics, cross_product, mirror, upper_gram
 
-# Rows that are left out in turn, where rows are at hand: twice as many change a ridge by a step or
-# two of the grid, and MAP by less than 0.005.
+# Rows for leave-one-out errors: twice as many change a ridge by one or two steps of the grid, and
+# MAP by less than 0.005.
 HELD_ROWS = 1024
 # Strengths tried by "auto", relative to the mean diagonal of the Gram matrix.
 AUTO_RIDGES = np.logspace(-8, 2, 41)
-# Fits with more degrees of freedom than this share of the items all but repeat the targets: what
-# is left of the error, over what is left of the freedom, is rounding over rounding.
+# Fits with more degrees of freedom than this share of the items nearly interpolate the targets, and
+# their cross-validation error is a ratio of rounding errors.
 _MAX_FREEDOM = 0.9
-# Random directions in which errors of rows left out are looked at, where there are more.
+# Leave-one-out errors are computed in at most this many random directions.
 _DIRECTIONS = 32
-# Steps of ten from the best ridge so far, each with a larger error, after which no more are tried.
+# The search stops after this many powers of ten with errors above the minimum.
 _RISES = 3
-# Less than this is left of an error only by rounding.
-_LEAST_LEFT = 1e-10
+# Lower bound of 1 - leverage; smaller values are rounding errors.
+_MIN_COMPLEMENT = 1e-10
 # Narrower matrices are decomposed on the host: the transfer to a device would take longer.
 _MIN_DEVICE_WIDTH = 256
 
 
 class RidgeSolver:
-    """Ridge regressions from the same rows of one view to any targets.
+    """Ridge regressions of any targets on the same rows of one view.
 
-    What depends on the features alone is computed once.
+    Caches everything that depends only on the features.
 
     Parameters
     ----------
     gram : (n_features, n_features)
         ``X^T X``.
-    sums : (n_features,)
-        Sum of the rows.
+    totals : (n_features,)
+        Column totals of the rows.
     n_items : float
         Number of rows, at least one.
     fit_intercept : bool
     rows : (n_rows, n_features), dense or CSR, optional
-        Some of the rows. A ridge is then chosen by the error that each of them has when it alone
-        is left out, instead of by sums.
+        A subset of the rows. With it, `cross_validate` minimizes their leave-one-out error,
+        otherwise generalized cross-validation.
     device : torch device, optional
-        Where eigenvalues are computed.
+        Device for the eigendecomposition.
 
     Raises
     ------
     ViewError
-        The sums are not finite.
+        The Gram matrix is not finite.
 
     Examples
     --------
@@ -67,7 +67,7 @@ class RidgeSolver:
     def __init__(
         self,
         gram: Floats,
-        sums: Floats,
+        totals: Floats,
         n_items: float,
         *,
         fit_intercept: bool = True,
@@ -76,15 +76,15 @@ class RidgeSolver:
     ) -> None:
         if not np.isfinite(np.trace(gram)):
             raise ViewError(
-                "sums of squares of features are beyond float64; scale the features, or remove "
-                "rows with numbers far larger than the others"
+                "squared features overflow float64; scale the features, or remove rows with "
+                "extremely large numbers"
             )
         self.n_items = n_items
         self.fit_intercept = fit_intercept
         self.rows = rows
-        self._lefts: dict[float, Floats] = {}
+        self._complements: dict[float, Floats] = {}
         self.device = device
-        self.mean = sums / n_items if fit_intercept else np.zeros(len(sums))
+        self.mean = totals / n_items if fit_intercept else np.zeros(len(totals))
         self.gram = gram - n_items * np.outer(self.mean, self.mean)
 
     @cached_property
@@ -95,12 +95,12 @@ class RidgeSolver:
 
     @cached_property
     def values(self) -> Floats:
-        """Eigenvalues of the centred Gram matrix, rising."""
+        """Eigenvalues of the centred Gram matrix, ascending."""
         return np.maximum(self.form.values, 0.0)
 
     @cached_property
     def rotated_rows(self) -> Floats:
-        """The rows, centred and in the basis of eigenvectors: (n_features, n_rows)."""
+        """The centred rows in the basis of eigenvectors: (n_features, n_rows)."""
         return self._rotate(self.rows)
 
     def _rotate(self, rows: Any) -> Floats:
@@ -108,29 +108,29 @@ class RidgeSolver:
         rotated = self.form.rotate((np.asarray(rows, dtype=np.float64) - self.mean).T)
         return np.ascontiguousarray(rotated)
 
-    def left(self, penalty: float) -> Floats:
-        """Return the share of each row's error that is left because it was learnt from."""
-        if penalty not in self._lefts:
-            self._lefts[penalty] = self._left_of(self.rotated_rows, penalty)
-        return self._lefts[penalty]
+    def leverage_complement(self, penalty: float) -> Floats:
+        """Return 1 - leverage of each row: its training error over its leave-one-out error."""
+        if penalty not in self._complements:
+            self._complements[penalty] = self._complement(self.rotated_rows, penalty)
+        return self._complements[penalty]
 
-    def left_of(self, rows: Matrix, ridge: float) -> Floats:
-        """Return what `left` does for any rows learnt from, (n_rows,), with a relative ridge."""
+    def leverage_complement_of(self, rows: Matrix, ridge: float) -> Floats:
+        """Return 1 - leverage of any training rows, (n_rows,), for a relative ridge."""
         if rows is self.rows:
-            return self.left(ridge * self.scale)
-        return self._left_of(self._rotate(rows), ridge * self.scale)
+            return self.leverage_complement(ridge * self.scale)
+        return self._complement(self._rotate(rows), ridge * self.scale)
 
     @property
     def scale(self) -> float:
-        """What relative ridges refer to."""
-        # Features that are all constant have nothing to scale, and nothing to predict with.
+        """Scale of relative ridges: the mean diagonal of the centred Gram matrix."""
+        # Constant features have no scale.
         return max(mean_diagonal(self.gram), 0.0) or 1.0
 
-    def _left_of(self, rotated: Floats, penalty: float) -> Floats:
-        # Each row's squared length in the inverse of the ridged Gram matrix is its leverage.
+    def _complement(self, rotated: Floats, penalty: float) -> Floats:
+        # The leverage of a row is its squared norm in the inverse of the ridged Gram matrix.
         leverages = 1.0 / (self.values + penalty) @ np.square(rotated)
         left = 1.0 - leverages - self.fit_intercept / self.n_items
-        return np.asarray(np.maximum(left, _LEAST_LEFT))
+        return np.asarray(np.maximum(left, _MIN_COMPLEMENT))
 
     def solve(self, cross: Floats, ridge: float) -> tuple[float, Floats, float]:
         """Return the ridge, the coefficients for it, and their degrees of freedom."""
@@ -139,36 +139,36 @@ class RidgeSolver:
         return ridge, solved(cross), float(np.trace(solved(self.gram)))
 
     def cross_validate(
-        self, cross: Floats, power: float, seen: Floats | None = None
+        self, cross: Floats, power: float, sampled: Floats | None = None
     ) -> tuple[float, Floats, float]:
-        """Return the ridge of least error on rows left out, its fit, and the share of error left.
+        """Return the ridge of least leave-one-out error, its coefficients, and 1 - leverage.
 
         Parameters
         ----------
         cross : (n_features, n_dimensions)
-            Of centred features and targets.
+            Cross product of centred features and targets.
         power : float
             Sum of squares of the centred targets.
-        seen : (n_rows, n_directions), optional
-            Centred targets of the rows that the solver has, in `error_directions`; without them by
-            generalised cross-validation.
+        sampled : (n_rows, n_directions), optional
+            Centred targets of the solver's rows, in `error_directions`. Without them the method
+            uses generalized cross-validation.
         """
         rotated = self.form.rotate(cross)
         penalties = AUTO_RIDGES * self.scale
         freedoms = np.sum(self.values / (self.values + penalties[:, None]), axis=1)
-        if seen is None:
+        if sampled is None:
             best = self._generalised(rotated, power, penalties, freedoms)
-            left = self.left_on_average(float(freedoms[best]))
+            left = self.mean_leverage_complement(float(freedoms[best]))
         else:
             allowed = freedoms + 1.0 <= _MAX_FREEDOM * self.n_items
             allowed[-1] = True
             some = error_directions(rotated.shape[1])
-            best, left = self._leave_one_out(rotated @ some, seen.T, penalties, allowed)
+            best, left = self._leave_one_out(rotated @ some, sampled.T, penalties, allowed)
         coefficients = self.form.rotate_back(self.form.solve(penalties[best], rotated))
         return float(AUTO_RIDGES[best]), coefficients, left
 
-    def left_on_average(self, freedom: float) -> float:
-        """Return the share of a row's error that is left because it was learnt from."""
+    def mean_leverage_complement(self, freedom: float) -> float:
+        """Return the mean of 1 - leverage over all rows, for a number of degrees of freedom."""
         return max(1.0 - (freedom + self.fit_intercept) / self.n_items, 1.0 / self.n_items)
 
     def _generalised(
@@ -184,20 +184,23 @@ class RidgeSolver:
         return int(np.argmin(errors))
 
     def _leave_one_out(
-        self, rotated: Floats, seen: Floats, penalties: Floats, allowed: Bools
+        self, rotated: Floats, sampled: Floats, penalties: Floats, allowed: Bools
     ) -> tuple[int, float]:
-        """Return the number of the best penalty, and the share of error left under it."""
-        found: dict[int, tuple[float, float]] = {}
+        """Return the index of the best penalty, and its training error over leave-one-out error."""
+        errors: dict[int, tuple[float, float]] = {}
 
         def error(i: int) -> float:
-            if i not in found:
+            if i not in errors:
                 fitted = self.form.solve(penalties[i], rotated).T @ self.rotated_rows
-                own = np.square(seen - fitted).sum(axis=0)
-                found[i] = float(np.mean(own / self.left(penalties[i]) ** 2)), float(np.mean(own))
-            return found[i][0]
+                fitted_errors = np.square(sampled - fitted).sum(axis=0)
+                errors[i] = (
+                    float(np.mean(fitted_errors / self.leverage_complement(penalties[i]) ** 2)),
+                    float(np.mean(fitted_errors)),
+                )
+            return errors[i][0]
 
-        # The error falls and then rises, but for small ripples: look where it is least ever closer,
-        # from the strongest ridge on, until it has been rising over three powers of ten.
+        # The error falls and then rises, except for small ripples. Search coarse to fine, from the
+        # strongest ridge on, until the error has risen over three powers of ten.
         coarse = np.flatnonzero(allowed)[::-1][::4].tolist()
         best = coarse[0]
         for number, i in enumerate(coarse):
@@ -207,14 +210,15 @@ class RidgeSolver:
         for step in (2, 1):
             near = [i for i in (best - step, best, best + step) if 0 <= i < len(penalties)]
             best = min((i for i in near if allowed[i]), key=error)
-        unseen, own = found[best]
-        return best, float(np.sqrt(own / unseen)) if unseen > 0 else 1.0
+        held_out_error, fitted_error = errors[best]
+        ratio = fitted_error / held_out_error if held_out_error > 0 else 1.0
+        return best, float(np.sqrt(ratio))
 
 
 def error_directions(n_dimensions: int) -> Floats:
-    """Return directions in which errors are as long on average as in all: always the same.
+    """Return fixed random directions that preserve the mean norm of errors.
 
-    (n_dimensions, n_directions); all where there are few.
+    (n_dimensions, n_directions); the identity for few dimensions.
     """
     if n_dimensions <= _DIRECTIONS:
         return np.eye(n_dimensions)
@@ -224,7 +228,7 @@ def error_directions(n_dimensions: int) -> Floats:
 
 @dataclass(frozen=True)
 class Regression:
-    """The best linear prediction of some vectors from one view.
+    """Linear prediction of vectors from one view.
 
     Attributes
     ----------
@@ -239,8 +243,8 @@ class Regression:
     --------
     >>> from acqh.stats import Statistics
     >>> stats = Statistics.of({"image": np.array([[0.0], [1.0]])}, np.eye(2, dtype=np.uint8))
-    >>> found = regress(stats.views["image"], np.array([[3.0], [5.0]]), 0.0)
-    >>> found.intercept, found.ridge
+    >>> regression = regress(stats.views["image"], np.array([[3.0], [5.0]]), 0.0)
+    >>> regression.intercept, regression.ridge
     (array([3.]), 0.0)
     """
 
@@ -260,9 +264,9 @@ def regress(
 ) -> Regression:
     """Predict a vector of every label set from a view by ridge regression.
 
-    Minimises ``sum_i ||f_i - b - P^T x_i||^2 + rho * ||P||^2`` over P and, if wanted, b; the
-    intercept is not penalised. ``"auto"`` takes the rho that minimises generalised
-    cross-validation, the rotation-invariant form of leave-one-out, which needs only sums.
+    Minimizes ``sum_i ||f_i - b - P^T x_i||^2 + rho * ||P||^2`` over P and, with `fit_intercept`, b.
+    The intercept is not penalized. ``"auto"`` selects the rho that minimizes generalized
+    cross-validation, the rotation-invariant form of leave-one-out.
 
     Parameters
     ----------
@@ -273,7 +277,7 @@ def regress(
         rho over the mean diagonal of the (centred) Gram matrix.
     fit_intercept : bool
     device : torch device, optional
-        Where eigenvalues are computed.
+        Device for the eigendecomposition.
 
     Returns
     -------
@@ -282,61 +286,61 @@ def regress(
     Raises
     ------
     ViewError
-        The sums are not finite.
+        The Gram matrix is not finite.
 
     Examples
     --------
     >>> from acqh.stats import Statistics
     >>> stats = Statistics.of({"image": np.array([[0.0], [1.0]])}, np.eye(2, dtype=np.uint8))
-    >>> found = regress(stats.views["image"], np.array([[3.0], [5.0]]), 0.0)
-    >>> found.coefficients, found.intercept
+    >>> regression = regress(stats.views["image"], np.array([[3.0], [5.0]]), 0.0)
+    >>> regression.coefficients, regression.intercept
     (array([[2.]]), array([3.]))
     """
-    n_items, sums = max(view.counts.sum(), 1.0), view.sums.sum(axis=0)
-    solver = RidgeSolver(view.gram, sums, n_items, fit_intercept=fit_intercept, device=device)
+    n_items, totals = max(view.counts.sum(), 1.0), view.set_totals.sum(axis=0)
+    solver = RidgeSolver(view.gram, totals, n_items, fit_intercept=fit_intercept, device=device)
     power = (targets.T * view.counts) @ targets
-    return regress_moments(solver, view.sums.T @ targets, view.counts @ targets, power, ridge)
+    return regress_moments(solver, view.set_totals.T @ targets, view.counts @ targets, power, ridge)
 
 
 def regress_moments(
     solver: RidgeSolver,
     cross: Floats,
-    sums: Floats,
+    totals: Floats,
     power: Floats,
     ridge: float | Literal["auto"],
     held: Floats | None = None,
     towards: Floats | None = None,
 ) -> Regression:
-    """Predict any targets from a view by ridge regression, as `regress` does.
+    """Predict any targets from a view by ridge regression; see `regress`.
 
     Parameters
     ----------
     solver : RidgeSolver
-        Of the rows that have both the view and the targets.
+        For the rows that have both the view and the targets.
     cross : (n_features, n_dimensions)
         ``X^T F``.
-    sums : (n_dimensions,)
-        Sum of the targets.
+    totals : (n_dimensions,)
+        Column totals of the targets.
     power : (n_dimensions, n_dimensions)
         ``F^T F``.
     ridge : float or "auto"
     held : (n_rows, n_directions), optional
-        Targets of the rows that the solver has in `error_directions`, to choose a ridge by.
+        Targets of the solver's rows in `error_directions`, for the choice of the ridge.
     towards : (n_features, n_dimensions), optional
-        Coefficients that the ridge pulls towards instead of zero.
+        Prior coefficients: the ridge penalizes the difference from them.
 
     Returns
     -------
     Regression
     """
     n_items, mean_x = solver.n_items, solver.mean
-    mean_f = sums / n_items if solver.fit_intercept else np.zeros(len(sums))
+    mean_f = totals / n_items if solver.fit_intercept else np.zeros(len(totals))
     cross = cross - n_items * np.outer(mean_x, mean_f)
     power = power - n_items * np.outer(mean_f, mean_f)
     directions = error_directions(len(mean_f))
     centred = None if held is None else held - mean_f @ directions
     if towards is not None:
-        # What is left of the targets is regressed, and the same coefficients are added again.
+        # Regress the residuals of the prior coefficients, and add these again.
         power = power - cross.T @ towards - towards.T @ cross + towards.T @ solver.gram @ towards
         cross = cross - solver.gram @ towards
         if centred is not None and solver.rows is not None:
@@ -345,8 +349,8 @@ def regress_moments(
         strength, coefficients, left = solver.cross_validate(cross, np.trace(power), centred)
     else:
         strength, coefficients, freedom = solver.solve(cross, float(ridge))
-        left = solver.left_on_average(freedom)
-    # What is left is power - A - A^T + P^T G P, and P solves (G + rho I) P = cross.
+        left = solver.mean_leverage_complement(freedom)
+    # The residual is power - A - A^T + P^T G P, and P solves (G + rho I) P = cross.
     penalty = strength * mean_diagonal(solver.gram)
     error = power - cross.T @ coefficients - penalty * (coefficients.T @ coefficients)
     if towards is not None:
@@ -355,7 +359,7 @@ def regress_moments(
         coefficients,
         mean_f - mean_x @ coefficients,
         strength,
-        # An item's own error is smaller than that of a stranger by this factor, on average.
+        # Training errors are smaller than errors on new items by this factor, on average.
         (error + error.T) / (2.0 * n_items * left**2),
     )
 
@@ -363,7 +367,7 @@ def regress_moments(
 def regress_rows(
     features: Matrix, targets: Floats, ridge: float | Literal["auto"], *, fit_intercept: bool = True
 ) -> Regression:
-    """Predict the rows of one matrix from those of another, as `regress` does.
+    """Predict the rows of one matrix from those of another by ridge regression.
 
     Parameters
     ----------
@@ -382,9 +386,9 @@ def regress_rows(
     array([[2.]])
     """
     some = np.unique(np.linspace(0, len(targets) - 1, HELD_ROWS).astype(int))
-    upper, sums = upper_gram(features)
+    upper, totals = upper_gram(features)
     solver = RidgeSolver(
-        mirror(upper), sums, float(len(targets)), fit_intercept=fit_intercept, rows=features[some]
+        mirror(upper), totals, float(len(targets)), fit_intercept=fit_intercept, rows=features[some]
     )
     cross, power = cross_product(features, targets), targets.T @ targets
     held = targets[some] @ error_directions(targets.shape[1])

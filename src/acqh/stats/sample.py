@@ -1,4 +1,4 @@
-"""A bounded sample of rows that depends on the rows alone, not on how they came."""
+"""A bounded sample of rows that does not depend on their order."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -21,29 +21,29 @@ _BLOCK_NUMBERS = 1 << 16
 
 @dataclass(frozen=True)
 class RowSample:
-    """The distinct rows with the smallest hashes, each with how often it was added.
+    """The distinct rows with the smallest hashes, with their multiplicities.
 
-    Which rows these are depends on what is in them alone, so samples of parts, in any order and
-    number, add up to the sample of the whole; rows that are taken back leave it. After that
-    it holds fewer rows than it could, since those passed over before are gone.
+    Hashes depend only on the content of a row. Samples of parts, in any order and number,
+    therefore merge to the sample of all rows. Subtraction removes rows. The sample is then
+    smaller than its capacity, because rows skipped before are lost.
 
     Attributes
     ----------
     capacity : int
-        Rows at most.
+        Maximum number of rows.
     n_labels : int
         Number of label columns.
     keys : uint64 (n_rows,)
-        Hashes, rising.
+        Hashes, ascending.
     counts : (n_rows,) float64
-        How often each row was added.
+        Multiplicity of each row.
     views : dict of str to (n_rows, n_features), dense or CSR
-        Rows as they were given.
+        The sampled rows.
     present : dict of str to bool (n_rows,)
     packed : uint8 (n_rows, ceil(n_labels / 8))
         Labels, as bits.
     bound : uint64
-        Every row added with a key up to this one is here.
+        The sample contains every added row with a key up to this one.
     """
 
     capacity: int
@@ -80,18 +80,18 @@ class RowSample:
         present : mapping of str to bool (n_items,)
             For every view.
         keys : uint64 (n_items,), optional
-            What `row_keys` gives of these rows, where it is known already.
+            Precomputed `row_keys` of these rows.
         """
         n_items = next(iter(views.values())).shape[0]
         width = -(-self.n_labels // 8)
         packed = np.zeros((n_items, width), np.uint8) if labels is None else pack_rows(labels)
         if keys is None:
             keys = hash_rows(views, packed, present)
-        # Most rows of a long stream are passed over here, before anything is copied.
-        kept = np.flatnonzero(keys <= self.bound)
-        kept = kept[np.argsort(keys[kept], kind="stable")]
-        keys, first, counts = np.unique(keys[kept], return_index=True, return_counts=True)
-        rows = kept[first][: self.capacity]
+        # Skip most rows of a long stream before copying anything.
+        candidates = np.flatnonzero(keys <= self.bound)
+        candidates = candidates[np.argsort(keys[candidates], kind="stable")]
+        keys, first, counts = np.unique(keys[candidates], return_index=True, return_counts=True)
+        rows = candidates[first][: self.capacity]
         more = RowSample(
             self.capacity,
             self.n_labels,
@@ -112,18 +112,18 @@ class RowSample:
         gone = other.keys <= mine.bound
         places = np.searchsorted(mine.keys, other.keys[gone])
         counts = mine.counts.copy()
-        here = places < len(mine)
-        here[here] = mine.keys[places[here]] == other.keys[gone][here]
-        counts[places[here]] -= other.counts[gone][here]
-        if not here.all() or np.any(counts < 0):
+        in_sample = places < len(mine)
+        in_sample[in_sample] = mine.keys[places[in_sample]] == other.keys[gone][in_sample]
+        counts[places[in_sample]] -= other.counts[gone][in_sample]
+        if not in_sample.all() or np.any(counts < 0):
             raise InvalidInputError(
-                "items would be forgotten that were never added; forget only what was fitted, with "
-                "the views and labels it was fitted with"
+                "cannot forget items that were not fitted; pass fitted items with the views and "
+                "labels of the fit"
             )
         return mine._take(np.flatnonzero(counts > 0), counts)
 
     def _cut(self, bound: Any) -> "RowSample":
-        """Return the rows with keys up to a bound, as many as there is room for."""
+        """Return the rows with keys up to a bound, at most `capacity`."""
         if np.count_nonzero(self.keys <= bound) > self.capacity:
             bound = self.keys[self.capacity - 1]
         rows = np.flatnonzero(self.keys <= bound)
@@ -143,16 +143,16 @@ class RowSample:
     def first(
         self, n_rows: int, having: Sequence[str] = (), *, labelled: bool = False
     ) -> "RowSample":
-        """Return the rows with the smallest keys: a smaller sample of the same.
+        """Return the rows with the smallest keys: a smaller sample of the same data.
 
         Parameters
         ----------
         n_rows : int
-            At most.
+            Maximum number of rows.
         having : sequence of str
-            Only of rows that have these views.
+            Only rows that have these views.
         labelled : bool
-            Only of rows that have labels.
+            Only rows that have labels.
         """
         chosen = self.packed.any(axis=1) if labelled else np.ones(len(self), dtype=bool)
         for view in having:
@@ -161,9 +161,9 @@ class RowSample:
 
 
 def merge_samples(samples: Sequence[RowSample]) -> RowSample:
-    """Return the sample of all that samples of parts are of; rows are copied once.
+    """Merge samples of parts; copies rows once.
 
-    There is at least one sample, and all have the same capacity and labels.
+    Needs at least one sample; all must have the same capacity and labels.
     """
     bound = min(sample.bound for sample in samples)
     parts = [sample for sample in samples if len(sample)] or [samples[0]]
@@ -173,31 +173,35 @@ def merge_samples(samples: Sequence[RowSample]) -> RowSample:
         np.concatenate([part.keys for part in parts]), return_index=True, return_inverse=True
     )
     counts: Any = np.bincount(inverse, np.concatenate([part.counts for part in parts]))
-    kept = int(np.count_nonzero(keys <= bound))
+    n_kept = int(np.count_nonzero(keys <= bound))
     capacity = parts[0].capacity
-    if kept > capacity:
-        kept, bound = capacity, keys[capacity - 1]
-    # Where the rows of each part go, by rising key, and which of its rows these are.
+    if n_kept > capacity:
+        n_kept, bound = capacity, keys[capacity - 1]
+    # By part: the positions of its rows in the merged sample, and their row numbers in the part.
     starts = np.cumsum([0, *map(len, parts)])
-    first = first[:kept]
+    first = first[:n_kept]
     places = [np.flatnonzero((first >= a) & (first < b)) for a, b in pairwise(starts)]
     rows = [first[place] - start for place, start in zip(places, starts[:-1], strict=True)]
 
-    def gather(pieces: list[Any]) -> Any:
-        if any(map(is_sparse, pieces)):
-            taken = [sp.csr_array(piece)[own] for piece, own in zip(pieces, rows, strict=True)]
-            return sp.csr_array(sp.vstack(taken, format="csr"))[np.argsort(np.concatenate(places))]
-        dtype = np.result_type(*(piece.dtype for piece in pieces))
-        found = np.empty((kept, *pieces[0].shape[1:]), dtype)
-        for piece, own, place in zip(pieces, rows, places, strict=True):
-            found[place] = piece[own]
-        return found
+    def gather(arrays: list[Any]) -> Any:
+        if any(map(is_sparse, arrays)):
+            selected = [
+                sp.csr_array(array)[own_rows] for array, own_rows in zip(arrays, rows, strict=True)
+            ]
+            return sp.csr_array(sp.vstack(selected, format="csr"))[
+                np.argsort(np.concatenate(places))
+            ]
+        dtype = np.result_type(*(array.dtype for array in arrays))
+        gathered = np.empty((n_kept, *arrays[0].shape[1:]), dtype)
+        for array, own_rows, place in zip(arrays, rows, places, strict=True):
+            gathered[place] = array[own_rows]
+        return gathered
 
     return RowSample(
         capacity,
         parts[0].n_labels,
-        keys[:kept],
-        counts[:kept],
+        keys[:n_kept],
+        counts[:n_kept],
         {name: gather([part.views[name] for part in parts]) for name in parts[0].views},
         {name: gather([part.present[name] for part in parts]) for name in parts[0].views},
         gather([part.packed for part in parts]),
@@ -208,15 +212,15 @@ def merge_samples(samples: Sequence[RowSample]) -> RowSample:
 def row_keys(
     views: Mapping[str, Matrix], labels: Matrix | None, present: Mapping[str, Bools]
 ) -> Ints:
-    """Return the keys by which rows are sampled, for `RowSample.with_rows`."""
+    """Return the sampling keys of rows, for `RowSample.with_rows`."""
     n_items = next(iter(views.values())).shape[0]
-    # Items without labels have the keys of those whose labels are all zero.
+    # No labels and all-zero labels have the same key.
     packed = np.zeros((n_items, 0), np.uint8) if labels is None else pack_rows(labels)
     return hash_rows(views, packed, present)
 
 
 def hash_rows(views: Mapping[str, Matrix], packed: Array, present: Mapping[str, Bools]) -> Ints:
-    """Return a key of every row: of its views, whether it has them, and its labels."""
+    """Return a hash of every row: its views, their presence, and its labels."""
     keys = mix(_hash(packed, "labels"))
     for name in sorted(views):
         keys += np.where(present[name], mix(_hash(views[name], f"view {name}")), np.uint64(0))
@@ -226,8 +230,8 @@ def hash_rows(views: Mapping[str, Matrix], packed: Array, present: Mapping[str, 
 def _hash(matrix: Matrix, name: str) -> Ints:
     """Return the multilinear hash of every row modulo 2^64: words times odd random numbers.
 
-    Sums of integers do not depend on their order, and zeros count for nothing, so a sparse row has
-    the hash of the same row made dense.
+    Integer addition is independent of order and zeros contribute nothing, so sparse and dense
+    rows have equal hashes.
     """
     seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
     start, *factors = mix(
@@ -244,9 +248,9 @@ def _hash(matrix: Matrix, name: str) -> Ints:
 
 
 def _words(values: Array) -> Ints:
-    """Return numbers as words of 64 bits; zeros of either sign are the word zero."""
+    """Return numbers as words of 64 bits; both signed zeros map to 0."""
     words = np.add(values, 0.0, dtype=np.float64, order="C").view(np.uint64)
-    # Numbers with few digits differ in their high bits alone, products in bits above those.
+    # Numbers with few digits differ only in high bits, which products would shift out.
     words ^= words >> np.uint64(32)
     return words
 

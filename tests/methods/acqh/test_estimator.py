@@ -369,7 +369,7 @@ def test_wrong_input_is_refused_with_the_reason(data, model):
         (InvalidInputError, "no items", lambda: model.encode({"image": X[:0]})),
         (InvalidInputError, "shape", lambda: model.decode(np.zeros((2, 3), dtype=np.uint8))),
         (InvalidInputError, "0 to 15", lambda: model.decode(np.full((1, 2), 16, dtype=np.uint8))),
-        (InvalidInputError, "ever added", lambda: clone(model).fit(data.subset([0])).forget(data)),
+        (InvalidInputError, "not fitted", lambda: clone(model).fit(data.subset([0])).forget(data)),
         (InvalidInputError, "would be left", lambda: clone(model).fit(data).forget(data)),
         (InvalidInputError, "Statistics", lambda: acqh.ACQH().fit_stats(None)),
         (InvalidInputError, "symmetric", lambda: acqh.ACQH(similarity=lambda a, b: a @ np.ones_like(b).T + np.arange(len(b))).fit(data)),  # noqa: E501

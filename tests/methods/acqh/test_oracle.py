@@ -112,7 +112,7 @@ def pose(X, L, similarity="dot", lam=1e-2, mu=1e-2):
         labels=sets.astype(float),
         counts=stats.counts,
         agreement=sum(
-            F.T @ view.sums @ f.coefficients
+            F.T @ view.set_totals @ f.coefficients
             for f, view in zip(found, stats.views.values(), strict=True)
         ),
         constant=len(X) * np.sum(every * every),

@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 import acqh
 from acqh import Target
 from acqh.errors import InvalidInputError, LabelError, ViewError
-from acqh.stats import Keep, Statistics
+from acqh.stats import Statistics, StatisticsConfig
 
 SMALL = {"n_codebooks": 3, "codebook_size": 16, "random_state": 0}
 MIXED = {"labels": 0.5, "image": 0.25, "text": 0.25}
@@ -65,7 +65,7 @@ def test_labels_alone_are_learnt_where_they_are_given(data):
     named = acqh.ACQH(8, targets={"labels": 4.0}, **SMALL).fit(data)
     assert [*plain.targets_] == ["labels"]
     np.testing.assert_array_equal(named.encode(data.views), plain.encode(data.views))
-    assert not plain.stats_.keep.pairs
+    assert not plain.stats_.config.pairs
 
 
 def test_a_target_of_weight_zero_is_none(data):
@@ -102,7 +102,7 @@ def test_learning_in_parts_and_forgetting_are_fits_of_what_is_left(partly):
 
 def test_items_never_fitted_cannot_be_forgotten(data):
     model = acqh.ACQH(8, **SMALL).fit(data.subset(np.arange(100)).without_labels())
-    with pytest.raises(InvalidInputError, match="never added"):
+    with pytest.raises(InvalidInputError, match="not fitted"):
         model.forget(data.subset(np.arange(150, 160)).without_labels())
 
 
@@ -111,7 +111,7 @@ def test_weights_can_be_changed_after_the_pass(partly):
     expected = acqh.ACQH(8, targets=MIXED, **SMALL).fit(partly)
     assert_same(expected, model.set_params(targets=MIXED).fit_stats(model.stats_), partly)
     needed = acqh.ACQH(8, targets={"image": 1.0}, **SMALL).fit(partly)
-    assert needed.stats_.keep.pairs == {("image", "text")}
+    assert needed.stats_.config.pairs == {("image", "text")}
 
 
 def test_what_was_not_kept_cannot_become_a_target(data):
@@ -372,8 +372,8 @@ def test_wrong_input_is_refused_with_the_reason(data):
 
 
 def test_statistics_that_keep_different_things_do_not_add_up(data):
-    few = Statistics.of(data.views, None, keep=Keep(frozenset(), 10))
-    with pytest.raises(InvalidInputError, match="keep the same"):
+    few = Statistics.of(data.views, None, config=StatisticsConfig(frozenset(), 10))
+    with pytest.raises(InvalidInputError, match="configs"):
         few + Statistics.of(data.views, None)
 
 

@@ -9,7 +9,7 @@ from acqh._core.arrays import Floats
 from acqh.encoders import BuiltinModel, builtin_model
 from acqh.encoders.builtin.model import BuiltinMap
 from acqh.methods.collect import MappedStatistics
-from acqh.stats import Keep, Statistics
+from acqh.stats import Statistics, StatisticsConfig
 from acqh.stats.moments import Moments
 from acqh.stats.sample import RowSample
 
@@ -64,8 +64,8 @@ def builtin_statistics(
     model = builtin_model()
     worth = model.sums.n if worth is None else float(worth)
     widths = {"image": len(model.sums.image), "text": len(model.sums.text)}
-    keep = Keep(frozenset({("image", "text")}), sample_size)
-    statistics = Statistics(widths, len(label_names), keep)
+    config = StatisticsConfig(frozenset({("image", "text")}), sample_size)
+    statistics = Statistics(widths, len(label_names), config)
     rows = _stand_ins(model, n_stand_ins, np.random.default_rng(0))
     if n_stand_ins:
         here = {view: np.ones(n_stand_ins, dtype=bool) for view in rows}

@@ -47,7 +47,7 @@ from acqh.methods.registry import DatabaseMode, register
 from acqh.quantize import decode, search_codes
 from acqh.quantize.code_search import code_tables
 from acqh.quantize.codebooks import check_codes
-from acqh.stats import Keep, Statistics
+from acqh.stats import Statistics, StatisticsConfig
 from acqh.stats.moments import pair_of
 from acqh.stats.ridge import regress_rows
 
@@ -143,7 +143,7 @@ class ACQH(BaseMethod):
         All that is kept of the data.
     """
 
-    _sample_size: ClassVar[int] = Keep.sample_size
+    _sample_size: ClassVar[int] = StatisticsConfig.sample_size
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **CONSTRAINTS,
         "n_components": COUNT,
@@ -253,7 +253,7 @@ class ACQH(BaseMethod):
         return describe(
             part,
             self.feature_maps,
-            Keep(frozenset(pairs), self._sample_size),
+            StatisticsConfig(frozenset(pairs), self._sample_size),
             units=tuple(name for name, key in keys.items() if key != name),
             responses=responses,
             rng=check_rng(self.random_state),

@@ -226,7 +226,9 @@ class SpaceSums:
         form = None
         if name in self.views and target.similarity == "content":
             form = self._solver(name).form
-        return make_block(name, target, found.gram(key), found.sums[key], found.n_items, form=form)
+        return make_block(
+            name, target, found.gram(key), found.totals[key], found.n_items, form=form
+        )
 
     def _moments(self, *sources: str) -> Moments:
         """Return the sums over all items that have the sources, added up once."""
@@ -244,9 +246,12 @@ class SpaceSums:
         if view is not None:
             own = self.stats.views[view]
             counts = own.counts
-            found.sums[view], found.uppers[view] = own.sums.sum(axis=0), own.upper
-            found.products[LABELS, view] = vectors.T @ own.sums
-        found.sums[LABELS], found.uppers[LABELS] = counts @ vectors, (vectors.T * counts) @ vectors
+            found.totals[view], found.uppers[view] = own.set_totals.sum(axis=0), own.upper
+            found.products[LABELS, view] = vectors.T @ own.set_totals
+        found.totals[LABELS], found.uppers[LABELS] = (
+            counts @ vectors,
+            (vectors.T * counts) @ vectors,
+        )
         found.n_items = counts.sum()
         return found
 
@@ -293,8 +298,8 @@ class SpaceSums:
         learnt = [
             regress_moments(
                 solver,
-                sums.product(source, key) @ block.map + np.outer(sums.sums[source], block.offset),
-                sums.sums[key] @ block.map + sums.n_items * block.offset,
+                sums.product(source, key) @ block.map + np.outer(sums.totals[source], block.offset),
+                sums.totals[key] @ block.map + sums.n_items * block.offset,
                 self._power(source, block),
                 self._ridge,
                 held,
@@ -341,7 +346,7 @@ class SpaceSums:
         solver, features = self._solver(source, name), self._features(source, rows)
         if solver.rows is not None and np.array_equal(self._held(source, name).keys, rows.keys):
             features = solver.rows
-        left = solver.left_of(features, predictor.ridge)
+        left = solver.leverage_complement_of(features, predictor.ridge)
         predicted = features @ predictor.coefficients + predictor.intercept
         return np.asarray(known - (known - predicted) / left[:, None])
 
@@ -351,7 +356,7 @@ class SpaceSums:
         place = (name, self._apart(name, source, _key(block)))
         if place not in self._powers:
             sums, key = self._moments(source, _key(block)), _key(block)
-            shifted = np.outer(sums.sums[key] @ block.map, block.offset)
+            shifted = np.outer(sums.totals[key] @ block.map, block.offset)
             power: Floats = block.map.T @ sums.gram(key) @ block.map + shifted + shifted.T
             power += sums.n_items * np.outer(block.offset, block.offset)
             self._powers[place] = power
@@ -365,7 +370,7 @@ class SpaceSums:
             sums, held = self._moments(*names), self._held(*names)
             self._solvers[place] = RidgeSolver(
                 sums.gram(source),
-                sums.sums[source],
+                sums.totals[source],
                 max(sums.n_items, 1.0),
                 rows=self._features(source, held) if len(held) else None,
                 device=self._device,

@@ -347,7 +347,7 @@ class ACQHPaper(ACQH):
         }
         agreement = np.sum(
             [
-                vectors.T @ view.sums @ regressions[name].coefficients
+                vectors.T @ view.set_totals @ regressions[name].coefficients
                 for name, view in stats.views.items()
             ],
             axis=0,

@@ -1,4 +1,4 @@
-"""The sums that ACQH and label regression need of the data, and nothing else of it."""
+"""Sufficient statistics of the data for ACQH and label regression."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -9,9 +9,9 @@ from acqh._core.arrays import Bools, Floats, Ints, Matrix, group_rows, take_rows
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.stats.moments import (
     LABELS,
-    Keep,
     LabelSets,
     Moments,
+    StatisticsConfig,
     ViewStatistics,
     add_by_set,
     cross_product,
@@ -20,14 +20,14 @@ from acqh.stats.moments import (
 )
 from acqh.stats.sample import EVERY_KEY, RowSample, merge_samples
 
-_KEEP_ALL = Keep()
+_DEFAULT = StatisticsConfig()
 
 
 class Statistics:
-    """Everything a fit needs to know of the data, as sums that add up.
+    """Sufficient statistics of the data for a fit; statistics of parts can be added.
 
-    Products within and between views, apart for every combination of views that items have, with
-    labels or without; sums by label set; and a bounded sample of rows.
+    For every pattern of present views and labels: products within and between views, and column
+    totals by label set. Also a bounded sample of rows.
 
     Parameters
     ----------
@@ -35,22 +35,21 @@ class Statistics:
         Width of each view.
     n_labels : int
         Number of label columns.
-    keep : Keep
-        Which products and how many rows to keep. Default: the products of every two views, and
-        16,384 rows.
+    config : StatisticsConfig
+        Cross products and sample size. Default: all pairs of views, and 16,384 rows.
 
     Attributes
     ----------
     label_sets : LabelSets
         The distinct label sets.
     counts : (n_sets,) float64
-        Items of each label set, whichever views they have.
+        Items of each label set, with any views.
     widths : dict of str to int
     views : dict of str to ViewStatistics
         Over labelled items.
-    keep : Keep
+    config : StatisticsConfig
     patterns : dict of tuple of str to Moments
-        By the views that items have, in alphabetical order, and at the end ``"labels"``.
+        By the views of the items in alphabetical order, followed by ``"labels"``.
 
     Examples
     --------
@@ -66,17 +65,19 @@ class Statistics:
     _state_axes: ClassVar = {
         "label_sets": LabelSets,
         "widths": dict[str, int],
-        "keep": Keep,
+        "config": StatisticsConfig,
         "patterns": dict[tuple[str, ...], Moments],
         "sample": RowSample,
     }
 
-    def __init__(self, widths: Mapping[str, int], n_labels: int, keep: Keep = _KEEP_ALL) -> None:
+    def __init__(
+        self, widths: Mapping[str, int], n_labels: int, config: StatisticsConfig = _DEFAULT
+    ) -> None:
         self.label_sets = LabelSets(n_labels)
         self.widths = dict(widths)
-        self.keep = keep
+        self.config = config
         self.patterns: dict[tuple[str, ...], Moments] = {}
-        # Samples of parts, to be added up when they are many or when the whole is asked for.
+        # Samples of parts, merged when they are many or when `sample` is read.
         self._samples: list[RowSample] = []
 
     @classmethod
@@ -86,40 +87,40 @@ class Statistics:
         labels: Matrix | None,
         present: Mapping[str, Bools] | None = None,
         *,
-        keep: Keep = _KEEP_ALL,
+        config: StatisticsConfig = _DEFAULT,
     ) -> "Statistics":
-        """Return the sums over some items; see `update`."""
+        """Return the statistics of items; see `update`."""
         widths = {name: matrix.shape[1] for name, matrix in views.items()}
-        new = cls(widths, 0 if labels is None else labels.shape[1], keep)
+        new = cls(widths, 0 if labels is None else labels.shape[1], config)
         return new.update(views, labels, present)
 
     @property
     def n_items(self) -> int:
-        """How many items were added, with labels or without."""
-        return round(sum(found.n_items for found in self.patterns.values()))
+        """Number of items, with or without labels."""
+        return round(sum(moments.n_items for moments in self.patterns.values()))
 
     @property
     def counts(self) -> Floats:
-        """Items of each label set, whichever views they have."""
+        """Items of each label set, with any views."""
         counts = sum_over(self.patterns, [LABELS]).counts
         return counts if len(counts) else np.zeros(len(self.label_sets))
 
     @property
     def views(self) -> dict[str, ViewStatistics]:
-        """Sums over labelled items, by view."""
+        """Moments of labelled items by view."""
         return {name: self._labelled(name, width) for name, width in self.widths.items()}
 
     def _labelled(self, view: str, width: int) -> ViewStatistics:
-        found = sum_over(self.patterns, [view, LABELS])
-        if view in found.uppers:
-            return ViewStatistics(found.uppers[view], found.by_set[view], found.counts)
+        moments = sum_over(self.patterns, [view, LABELS])
+        if view in moments.uppers:
+            return ViewStatistics(moments.uppers[view], moments.by_set[view], moments.counts)
         n_sets = len(self.label_sets)
         return ViewStatistics(np.zeros((width, width)), np.zeros((n_sets, width)), np.zeros(n_sets))
 
     @property
     def sample(self) -> RowSample:
         """The bounded sample of rows."""
-        start = RowSample(self.keep.sample_size, self.n_labels)
+        start = RowSample(self.config.sample_size, self.n_labels)
         self._samples = [merge_samples(self._samples or [start])]
         return self._samples[0]
 
@@ -128,7 +129,7 @@ class Statistics:
         self._samples = [sample]
 
     def moments(self, *views: str) -> Moments:
-        """Return the sums over all items that have all of the views, to be read."""
+        """Return the moments of all items that have these views; read-only."""
         return sum_over(self.patterns, views)
 
     @property
@@ -149,14 +150,14 @@ class Statistics:
         Parameters
         ----------
         views : mapping of str to dense or CSR, (n_items, n_features)
-            Finite numbers, of the widths that the statistics were made for.
+            Finite numbers, with the widths of the statistics.
         labels : 0/1 (n_items, n_labels), dense or CSR, or None
             None: no item has labels.
         present : mapping of str to bool (n_items,), optional
-            Which items have a view; all of them where it is not named.
+            Which items have a view. Default: all.
         rows : mapping of str to dense or CSR, (n_items, n_features), optional
-            What the sample keeps of the items, such as the views before their feature maps; the
-            views themselves by default. Empty: the caller samples.
+            Rows for the sample, such as the views before their feature maps. Default: `views`.
+            Empty: the caller adds to the sample.
 
         Returns
         -------
@@ -179,30 +180,30 @@ class Statistics:
         masks |= dict(present or {}) | {LABELS: sets >= 0}
         for pattern, chosen in group_rows(masks, np.arange(len(sets))):
             self._add_pattern(pattern, views, sets, chosen)
-        if given := views if rows is None else rows:
-            self.add_rows(given, labels, {name: masks[name] for name in given})
+        if sampled := views if rows is None else rows:
+            self.add_rows(sampled, labels, {name: masks[name] for name in sampled})
         return self
 
     def _add_pattern(
         self, pattern: tuple[str, ...], views: Mapping[str, Matrix], sets: Ints, chosen: Ints
     ) -> None:
-        """Add items that have exactly these views, and labels or not."""
+        """Add items with exactly this pattern of views and labels."""
         having = {name: take_rows(views[name], chosen) for name in pattern if name != LABELS}
-        known = self.patterns.setdefault(pattern, Moments())
-        known.n_items += len(chosen)
+        moments = self.patterns.setdefault(pattern, Moments())
+        moments.n_items += len(chosen)
         n_sets = len(self.label_sets)
         if LABELS in pattern:
             counts = np.bincount(sets[chosen], minlength=n_sets).astype(np.float64)
-            known.counts = known.counts + counts if len(known.counts) else counts
+            moments.counts = moments.counts + counts if len(moments.counts) else counts
         for name, matrix in having.items():
             if LABELS in pattern:
-                by_set = known.by_set.setdefault(name, np.zeros((n_sets, matrix.shape[1])))
+                by_set = moments.by_set.setdefault(name, np.zeros((n_sets, matrix.shape[1])))
                 add_by_set(by_set, sets[chosen], matrix)
-            known.uppers[name], total = upper_gram(matrix, known.uppers.get(name))
-            known.sums[name] = known.sums.get(name, 0.0) + total
-        for first, second in self.keep.pairs_of(having):
+            moments.uppers[name], total = upper_gram(matrix, moments.uppers.get(name))
+            moments.totals[name] = moments.totals.get(name, 0.0) + total
+        for first, second in self.config.pairs_of(having):
             product = cross_product(having[first], having[second])
-            known.products[first, second] = known.products.get((first, second), 0.0) + product
+            moments.products[first, second] = moments.products.get((first, second), 0.0) + product
 
     def add_rows(
         self,
@@ -211,40 +212,38 @@ class Statistics:
         present: Mapping[str, Bools],
         keys: Ints | None = None,
     ) -> None:
-        """Add rows to the sample alone; see `RowSample.with_rows`."""
-        if self.keep.sample_size == 0:
+        """Add rows to the sample only; see `RowSample.with_rows`."""
+        if self.config.sample_size == 0:
             return
-        # Rows with larger keys than those of a full sample cannot come into it.
+        # A full sample rejects rows with larger keys.
         bound = min((part.bound for part in self._samples), default=EVERY_KEY)
-        start = RowSample(self.keep.sample_size, self.n_labels, bound=bound)
+        start = RowSample(self.config.sample_size, self.n_labels, bound=bound)
         self._samples.append(start.with_rows(rows, labels, present, keys))
         if sum(map(len, self._samples)) > 2 * start.capacity:
             self._samples = [merge_samples(self._samples)]
 
     def _check(self, views: Mapping[str, Matrix], labels: Matrix) -> None:
         if set(views) != set(self.widths):
-            raise ViewError(
-                f"views {sorted(views)} were given, but the statistics are of {sorted(self.widths)}"
-            )
+            raise ViewError(f"views must be {sorted(self.widths)} as before, got {sorted(views)}")
         if LABELS in views:
-            raise ViewError("a view cannot be called 'labels'; give the view another name")
+            raise ViewError("'labels' is a reserved name; rename the view")
         for name, matrix in views.items():
             if matrix.shape[1] != self.widths[name]:
                 raise ViewError(
-                    f"view '{name}' has {matrix.shape[1]} columns, {self.widths[name]} before"
+                    f"view '{name}' has {matrix.shape[1]} columns, expected {self.widths[name]}"
                 )
         if labels.shape[1] != self.n_labels:
-            raise LabelError(f"labels have {labels.shape[1]} columns, {self.n_labels} before")
+            raise LabelError(f"labels have {labels.shape[1]} columns, expected {self.n_labels}")
 
     def grow(self) -> None:
-        """Make room for label sets that have got a number."""
+        """Extend the moments to new label sets."""
         n_sets = len(self.label_sets)
-        for pattern, found in self.patterns.items():
-            if LABELS in pattern and len(found.counts) < n_sets:
-                self.patterns[pattern] = found.renumbered(np.arange(n_sets), n_sets)
+        for pattern, moments in self.patterns.items():
+            if LABELS in pattern and len(moments.counts) < n_sets:
+                self.patterns[pattern] = moments.renumbered(np.arange(n_sets), n_sets)
 
     def copy(self) -> "Statistics":
-        """Return statistics with the same sums that can change apart from these."""
+        """Return an independent copy."""
         return self._plus(self, 0.0)
 
     def __add__(self, other: "Statistics") -> "Statistics":
@@ -252,10 +251,13 @@ class Statistics:
 
     def __sub__(self, other: "Statistics") -> "Statistics":
         result = self._plus(other, -1.0)
-        if any(it.n_items < 0 or np.any(it.counts < 0) for it in result.patterns.values()):
+        if any(
+            moments.n_items < 0 or np.any(moments.counts < 0)
+            for moments in result.patterns.values()
+        ):
             raise InvalidInputError(
-                "more items of a label set would be forgotten than were ever added; "
-                "forget only what was fitted, with the labels it was fitted with"
+                "cannot forget more items of a label set than were fitted; pass fitted items "
+                "with the labels of the fit"
             )
         return result
 
@@ -263,41 +265,46 @@ class Statistics:
         if not isinstance(other, Statistics):
             return NotImplemented
         if self.widths != other.widths:
-            raise ViewError("only statistics of the same views and widths add up")
-        if self.n_labels != other.n_labels:
-            raise LabelError(f"statistics of {self.n_labels} and {other.n_labels} labels")
-        if self.keep != other.keep:
-            raise InvalidInputError(
-                f"only statistics that keep the same add up, not {self.keep} and {other.keep}"
+            raise ViewError(
+                f"cannot add statistics of the views {self.widths} and {other.widths}; "
+                "use the same views and widths"
             )
-        new = Statistics(self.widths, self.n_labels, self.keep)
+        if self.n_labels != other.n_labels:
+            raise LabelError(
+                f"cannot add statistics of {self.n_labels} and {other.n_labels} labels"
+            )
+        if self.config != other.config:
+            raise InvalidInputError(
+                f"cannot add statistics with different configs: {self.config}, {other.config}"
+            )
+        new = Statistics(self.widths, self.n_labels, self.config)
         new.label_sets = self.label_sets.copy()
         theirs_here = new.label_sets.number_of_sets(other.label_sets)
         n_sets = len(new.label_sets)
-        for pattern, found in self.patterns.items():
-            # A copy: nothing is shared.
-            new.patterns[pattern] = Moments().plus(found.renumbered(np.arange(n_sets), n_sets))
-        for pattern, found in other.patterns.items() if sign else ():
+        for pattern, moments in self.patterns.items():
+            # A copy that shares no arrays.
+            new.patterns[pattern] = Moments().plus(moments.renumbered(np.arange(n_sets), n_sets))
+        for pattern, moments in other.patterns.items() if sign else ():
             before = new.patterns.get(pattern, Moments())
-            new.patterns[pattern] = before.plus(found.renumbered(theirs_here, n_sets), sign)
+            new.patterns[pattern] = before.plus(moments.renumbered(theirs_here, n_sets), sign)
         mine, theirs = self.sample, other.sample
         new.sample = mine - theirs if sign < 0 else mine + theirs if sign else mine
         return new
 
     def compact(self) -> "Statistics":
-        """Return the same sums without empty patterns and label sets, sets in the order of bits.
+        """Return the same statistics without empty patterns and label sets, sets sorted by bits.
 
-        So that a fit does not depend on the order in which the items came.
+        A fit then does not depend on the order of the items.
         """
         used = np.flatnonzero(self.counts > 0)
         packed = self.label_sets.bits[used]
         order = np.lexsort(packed.T[::-1]) if len(used) else used
-        new = Statistics(self.widths, self.n_labels, self.keep)
+        new = Statistics(self.widths, self.n_labels, self.config)
         new._samples = self._samples
         new.patterns = {
-            pattern: found.of_sets(used[order])
-            for pattern, found in sorted(self.patterns.items())
-            if found.n_items > 0
+            pattern: moments.of_sets(used[order])
+            for pattern, moments in sorted(self.patterns.items())
+            if moments.n_items > 0
         }
         new.label_sets = LabelSets.from_packed(packed[order], self.n_labels)
         return new
