@@ -12,7 +12,7 @@ import pytest
 
 from acqh.cli.demo import emoji_items
 from acqh.collection import Collection, Item
-from acqh.errors import InvalidInputError
+from acqh.errors import CollectionError, InvalidInputError
 from acqh.export import site
 from acqh.export.static.words import word_files
 
@@ -109,9 +109,9 @@ def test_a_second_export_writes_what_changed_and_removes_what_is_gone(collection
     site(collection, tmp_path / "public", fields=["name"])
     (tmp_path / "public" / "CNAME").write_text("example.org")
     assert site(collection, tmp_path / "public", fields=["name"]).n_written == 0
-    report = site(collection, tmp_path / "public", only="Flags", fields=["name"])
+    report = site(collection, tmp_path / "public", where="label=Flags", fields=["name"])
     assert report.n_removed > 0
-    site(collection, tmp_path / "flags", only="Flags", fields=["name"])
+    site(collection, tmp_path / "flags", where="label=Flags", fields=["name"])
     wanted = {path.relative_to(tmp_path / "flags") for path in contents(tmp_path / "flags")}
     kept = {path.relative_to(tmp_path / "public") for path in contents(tmp_path / "public")}
     assert kept == {*wanted, Path("CNAME")}
@@ -125,8 +125,8 @@ def test_a_folder_of_something_else_is_left_alone(collection, tmp_path):
 
 
 def test_labels_and_fields_that_are_not_there_are_refused(collection, tmp_path):
-    with pytest.raises(InvalidInputError, match="Cars"):
-        site(collection, tmp_path / "public", only="Cars")
+    with pytest.raises(CollectionError, match="Cars"):
+        site(collection, tmp_path / "public", where="label=Cars")
     with pytest.raises(InvalidInputError, match="year"):
         site(collection, tmp_path / "public", fields=["year"])
 

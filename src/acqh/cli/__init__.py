@@ -1,4 +1,4 @@
-"""The program `acqh`: its commands, and how errors reach a person."""
+"""The program `acqh`: its commands, and how errors are shown."""
 
 import functools
 import inspect
@@ -13,30 +13,38 @@ from typing import Annotated, Any
 import typer
 
 from acqh import __version__
-from acqh.cli import collections, demo, features, research, search
+from acqh.cli import collections, demo, export, features, research, search
+from acqh.cli._help import Command, Group, split_help
 from acqh.cli._options import flag
-from acqh.cli._output import voice
+from acqh.cli._output import in_options, output
 from acqh.errors import AcqhError
 
+_SETTINGS: dict[str, Any] = {
+    "no_args_is_help": True,
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+    "cls": Group,
+}
 app = typer.Typer(
-    help="Find texts for an image and images for a text, from a few bytes per item.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Search images by text and texts by image, with a few bytes per item.",
+    epilog="Example: acqh open photos\n\n"
+    "Documentation: the folder docs of the project, from docs/index.md on.",
+    **_SETTINGS,
 )
-_PANELS = {
-    "Start here": (demo.demo,),
-    "Collections": (
+_export = typer.Typer(help="Export a collection or an index to other formats.", **_SETTINGS)
+_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Start here": (demo.demo, collections.open_folder),
+    "Photos and texts": (
         collections.build,
         search.search,
+        search.serve,
         collections.sync,
-        collections.label,
+        collections.annotate,
         collections.add,
         collections.remove,
-        search.serve,
+        collections.retrain,
+        collections.info,
         collections.duplicates,
-        collections.verify,
-        features.export,
     ),
     "Vectors": (
         features.compress,
@@ -47,49 +55,68 @@ _PANELS = {
         features.index,
     ),
     "Research": (research.bench, research.report, research.datasets),
+    "Files": (collections.verify,),
 }
 _log = logging.getLogger(__name__)
-# What every command takes, but that serve has nothing to print.
+# Every command takes these, except that serve and open print no result.
 _SHARED = {
-    "as_json": Annotated[bool, flag("json", "Print JSON instead of a table.")],
+    "as_json": Annotated[bool, flag("json", "Print the result as JSON.", "Output")],
     "verbose": Annotated[
         bool,
-        typer.Option("--verbose", "-v", help="Log what is done, and show where errors come from."),
+        typer.Option("--verbose", "-v", help="Show details, a log and tracebacks.",
+                     rich_help_panel="Output"),
     ],
     "quiet": Annotated[
-        bool, typer.Option("--quiet", "-q", help="Say nothing but results and errors.")
+        bool,
+        typer.Option("--quiet", "-q", help="Show results and errors only.",
+                     rich_help_panel="Output"),
     ],
-}
+}  # fmt: skip
 
 
 def _command(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the options that all have."""
+    """Return a command with the shared options."""
 
     @functools.wraps(function)
-    def run(*, verbose: bool, quiet: bool, as_json: bool = False, **given: Any) -> None:
+    def run(*, verbose: bool, quiet: bool, as_json: bool = False, **arguments: Any) -> None:
         if verbose and quiet:
-            raise typer.BadParameter("give --verbose or --quiet, not both")
-        voice.start(verbose, quiet, as_json)
-        _log.debug("acqh %s, Python %s: %s", __version__, sys.version.split()[0], given)
-        function(**given)
+            raise typer.BadParameter("--verbose and --quiet exclude each other")
+        output.start(verbose, quiet, as_json)
+        _log.debug("acqh %s, Python %s: %s", __version__, sys.version.split()[0], arguments)
+        function(**arguments)
 
-    signature, left_out = inspect.signature(function), ("as_json",) * (function is search.serve)
-    shared = {name: kind for name, kind in _SHARED.items() if name not in left_out}
+    signature = inspect.signature(function)
+    prints_nothing = function in (search.serve, collections.open_folder)
+    shared = {name: _SHARED[name] for name in _SHARED if not (prints_nothing and name == "as_json")}
     keyword = inspect.Parameter.KEYWORD_ONLY
-    more = [inspect.Parameter(it, keyword, default=False, annotation=shared[it]) for it in shared]
-    parameters = [*signature.parameters.values(), *more]
+    parameters = [
+        *signature.parameters.values(),
+        *(inspect.Parameter(name, keyword, default=False, annotation=shared[name])
+          for name in shared),
+    ]  # fmt: skip
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {**function.__annotations__, **shared}
     return run
 
 
+def _register(group: typer.Typer, panel: str | None, function: Callable[..., None]) -> None:
+    text, examples = split_help(inspect.getdoc(function) or "")
+    name = function.__name__.removesuffix("_folder")
+    group.command(name, cls=Command, help=text, epilog=examples, rich_help_panel=panel)(
+        _command(function)
+    )
+
+
 for panel, functions in _PANELS.items():
     for function in functions:
-        app.command(function.__name__, rich_help_panel=panel)(_command(function))
+        _register(app, panel, function)
+for function in (export.site, export.parquet, export.faiss):
+    _register(_export, None, function)
+app.add_typer(_export, name="export", rich_help_panel="Files")
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_set: bool) -> None:
+    if is_set:
         print(f"acqh {__version__}")
         raise typer.Exit
 
@@ -98,29 +125,31 @@ def _print_version(wanted: bool) -> None:
 def _root(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Say the version."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     pass
 
 
 def main() -> None:
-    """Run the command line: 0 if all went well, 1 if it failed, 2 for a wrong call."""
-    warnings.showwarning = voice.warn
+    """Run the command line; exit with 0 on success, 1 on failure, 2 for a wrong call."""
+    warnings.showwarning = output.warn
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # what a terminal cannot show is no error
+        if isinstance(stream, TextIOWrapper):  # characters that a terminal lacks are no error
             stream.reconfigure(errors="replace")
     try:
         app()
-    except SystemExit as left:
-        # The reader has enough, as `head` does: Typer and Rich then silence what is left to
-        # print and leave with 1, but nothing has failed, unless it was an error that they printed.
-        if isinstance(left.__context__, BrokenPipeError):
-            raise SystemExit(getattr(left.__context__.__context__, "exit_code", 0)) from None
+    except SystemExit as status:
+        # The reader closed the pipe, as `head` does: Typer and Rich then exit with 1, but nothing
+        # failed, unless they were printing an error.
+        if isinstance(status.__context__, BrokenPipeError):
+            raise SystemExit(getattr(status.__context__.__context__, "exit_code", 0)) from None
         raise
     except (AcqhError, OSError, MemoryError) as error:
-        # A user's mistake, a full disk or too little memory: a traceback would hide the message.
-        if voice.verbose:
+        # A mistake, a full disk or too little memory: a traceback would hide the message.
+        if output.verbose:
             traceback.print_exc()
         print(f"acqh: {_sentence(error)}", file=sys.stderr)
         raise SystemExit(1) from None
@@ -130,7 +159,5 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, MemoryError):
-        return (
-            f"there is not enough memory ({error})" if str(error) else "there is not enough memory"
-        )
-    return str(error)
+        return f"not enough memory ({error})" if str(error) else "not enough memory"
+    return in_options(str(error))

@@ -1,62 +1,141 @@
-"""What several commands take: options, and how they are read."""
+"""Arguments and options that several commands take."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from typer import Argument, BadParameter, Option
 
 from acqh._core.fields import FILE, IMAGE_FIELDS
 from acqh.cli._output import reporting
-from acqh.errors import CollectionError
+from acqh.errors import AcqhError, CollectionError, InvalidInputError
 
 
-def flag(name: str, what: str) -> Any:
-    """Return an option that is given or not."""
-    return Option(f"--{name}", help=what)
+def flag(name: str, text: str, panel: str | None = None) -> Any:
+    """Return an option without a value."""
+    return Option(f"--{name}", help=text, rich_help_panel=panel)
 
 
 CollectionArgument = Annotated[
-    Path, Argument(metavar="COLLECTION", help="A folder that acqh build has made.")
+    Path, Argument(metavar="COLLECTION", help="Collection made by acqh build or acqh sync.")
 ]
-ModelArgument = Annotated[Path, Argument(metavar="MODEL", help="A folder that acqh fit made.")]
-ComponentsOption = Annotated[int, Option(min=1, help="Length of query vectors.")]
-BytesOption = Annotated[int, Option("--bytes", min=1, max=16, help="Bytes per item.")]
-ChunkSizeOption = Annotated[int, Option(min=1, help="Items in memory at a time.")]
+ModelArgument = Annotated[Path, Argument(metavar="MODEL", help="Model made by acqh fit.")]
+OverwriteOption = Annotated[bool, flag("overwrite", "Replace the output if it exists.", "Output")]
+ComponentsOption = Annotated[
+    int, Option(min=1, help="Dimensions of query vectors.", rich_help_panel="Model")
+]
+BytesOption = Annotated[
+    int,
+    Option("--bytes", min=1, max=16, help="Bytes per item, from 1 to 16.", rich_help_panel="Model"),
+]
+ChunkSizeOption = Annotated[
+    int, Option(min=1, help="Number of rows in memory at a time.", rich_help_panel="Resources")
+]
 DataDirOption = Annotated[
-    Path | None, Option(help="Folder with the data files; by default $ACQH_DATA.")
+    Path | None,
+    Option(
+        metavar="DIR",
+        help="Folder with the data files. [env var: ACQH_DATA]",
+        rich_help_panel="Input",
+    ),
 ]
-SeedOption = Annotated[int, Option(min=0, help="Seed of everything random.")]
-MaxPixelsOption = Annotated[
-    int | None, Option(min=1, help="Refuse larger images; by default those over 64000000.")
+SeedOption = Annotated[int, Option(min=0, help="Random seed.", rich_help_panel="Model")]
+MegapixelsOption = Annotated[
+    float | None,
+    Option(
+        "--max-megapixels",
+        min=1e-6,
+        metavar="N",
+        help="Skip images of more megapixels.",
+        show_default="64",
+        rich_help_panel="Input",
+    ),
 ]
 LabelSeparatorOption = Annotated[
-    str | None, Option(help="What stands between labels of a table; by default a vertical bar.")
+    str | None,
+    Option(
+        metavar="TEXT",
+        help="Separator of labels in a table.",
+        show_default="|",
+        rich_help_panel="Input",
+    ),
 ]
-ViewOption = Annotated[str | None, Option(help="Array or column of the items, if several.")]
-QueryViewOption = Annotated[str | None, Option(help="The same of the queries.")]
+ItemsColumnOption = Annotated[
+    str | None,
+    Option(
+        metavar="NAME",
+        help="Array or column with the items, if the file has several.",
+        rich_help_panel="Input",
+    ),
+]
+QueriesColumnOption = Annotated[
+    str | None,
+    Option(
+        metavar="NAME",
+        help="Array or column with the queries, if the file has several.",
+        rich_help_panel="Input",
+    ),
+]
 DaskOption = Annotated[
     str | None,
-    Option(metavar="ADDRESS|local", help="Work on a Dask cluster, or a process per core."),
+    Option(
+        metavar="ADDRESS",
+        help="Run on a Dask cluster. 'local' starts one process per core.",
+        rich_help_panel="Resources",
+    ),
 ]
 DeviceOption = Annotated[
-    str | None, Option(metavar="cuda|cpu", help="Work on this device, with torch (extra torch).")
+    str | None,
+    Option(
+        metavar="cpu|cuda",
+        help="Run on this device (extra torch).",
+        rich_help_panel="Resources",
+    ),
 ]
 TargetsOption = Annotated[
     str | None,
     Option(
-        metavar="NAME=WEIGHT,...",
-        help="What to learn: labels and the content of views, such as labels=0.5,text=0.5. "
-        "Default: labels where there are any, otherwise the content of all views; for a "
-        "collection labels=0.42 and content for the rest.",
+        metavar="NAME=N,...",
+        help="Weights of labels and views in training, such as labels=0.5,text=0.5. "
+        "Default: labels if there are any, otherwise all views; for a collection labels=0.42 "
+        "and the rest for images and texts.",
+        rich_help_panel="Model",
+    ),
+]
+QueryEncoderOption = Annotated[
+    Literal["default", "fast"],
+    Option(
+        help="Encoder of query texts: that of the collection, or fast static embeddings.",
+        envvar="ACQH_QUERY_ENCODER",
+        rich_help_panel="Encoders",
+    ),
+]
+WhereOption = Annotated[
+    list[str] | None,
+    Option(
+        metavar="FIELD=VALUE",
+        help="Use only items with this value, such as label=dog or year=2021. May be repeated: "
+        "all must hold.",
+        rich_help_panel="Filters",
     ),
 ]
 
 
+def as_pixels(megapixels: float | None) -> int | None:
+    """Return a number of megapixels in pixels.
+
+    Examples
+    --------
+    >>> as_pixels(1.5), as_pixels(None)
+    (1500000, None)
+    """
+    return None if megapixels is None else max(1, round(megapixels * 1e6))
+
+
 @contextmanager
 def working(address: str | None) -> Iterator[dict[str, Any]]:
-    """Give the arguments of a step: a client of the cluster or None, and what shows progress."""
+    """Give the arguments of a step: the client of a cluster or None, and the progress callback."""
     with ExitStack() as stack:
         client = None
         if address is not None:
@@ -66,22 +145,36 @@ def working(address: str | None) -> Iterator[dict[str, Any]]:
         yield {"client": client, "progress": stack.enter_context(reporting())}
 
 
-def find_id(collection: Any, name: str) -> str:
-    """Return the id of the item that is meant: by its id, or by its file.
+def check_kind(path: Path, *, is_collection: bool) -> None:
+    """Raise InvalidInputError if `acqh query` gets a collection, or `acqh search` an index."""
+    from acqh.io.read import kind_of
 
-    `name`: an id; a file as hits and manifests name it; or where a file is. An unknown one comes
-    back as it is. Raises CollectionError: it is the file of several items.
+    try:
+        kind = kind_of(path)
+    except (AcqhError, OSError):
+        return  # opening it raises a better message
+    if not is_collection and kind == "collection":
+        raise InvalidInputError(f"{path} is a collection; use: acqh search {path} WORDS...")
+    if is_collection and kind in ("code-index", "code-parts"):
+        raise InvalidInputError(f"{path} is an index of vectors; use: acqh query {path} QUERIES")
+
+
+def find_id(collection: Any, name: str) -> str:
+    """Return the id of an item from its id or its file.
+
+    `name`: an id, a file as hits and tables name it, or the path of a file. An unknown name is
+    returned unchanged. Raises CollectionError: several items have this file.
     """
     if name in collection:
         return name
-    path, columns = Path(name).absolute(), collection.fields()
+    path, fields = Path(name).absolute(), collection.fields()
     places: list[tuple[str, str, str | None]] = [(field, name, None) for field in IMAGE_FIELDS]
-    places += [(FILE, path.relative_to(it).as_posix(), str(it)) for it in path.parents]
-    for column, value, folder in places:
-        if column not in columns:
+    places += [(FILE, path.relative_to(parent).as_posix(), str(parent)) for parent in path.parents]
+    for field, value, folder in places:
+        if field not in fields:
             continue
-        found = collection.browse(where={column: value}, k=100).hits
-        ids = [hit.id for hit in found if folder in (None, hit.folder)]
+        hits = collection.browse(where={field: value}, k=100).hits
+        ids = [hit.id for hit in hits if folder in (None, hit.folder)]
         if len(ids) > 1:
             raise CollectionError(f"{name} is the file of several items: {', '.join(ids)}")
         if ids:
@@ -92,24 +185,35 @@ def find_id(collection: Any, name: str) -> str:
 def parse_targets(text: str) -> dict[str, float]:
     """Return targets by name.
 
-    `text`: such as ``labels=0.5,text=0.5``; a name alone has weight one. Raises BadParameter: a
-    weight that is not a number, or a name twice.
+    `text`: such as ``labels=0.5,text=0.5``; a name without a weight has weight one. Raises
+    BadParameter: a weight is not a number, or a name occurs twice.
 
     Examples
     --------
     >>> parse_targets("labels=0.5,text")
     {'labels': 0.5, 'text': 1.0}
     """
-    found: dict[str, float] = {}
+    targets: dict[str, float] = {}
     for part in text.split(","):
-        name, _, weight = (each.strip() for each in part.partition("="))
+        name, _, weight = (field.strip() for field in part.partition("="))
         try:
             number = float(weight or 1.0)
         except ValueError:
             number = float("nan")
-        if not name or name in found or number != number:
+        if not name or name in targets or number != number:
             raise BadParameter(
-                f"targets are names and weights such as labels=0.5,text=0.5, got {text!r}"
+                f"--targets takes names with weights such as labels=0.5,text=0.5, got {text!r}"
             )
-        found[name] = number
-    return found
+        targets[name] = number
+    return targets
+
+
+def parse_list(text: str) -> list[str]:
+    """Return the parts of a text between commas.
+
+    Examples
+    --------
+    >>> parse_list("date, author,")
+    ['date', 'author']
+    """
+    return [part.strip() for part in text.split(",") if part.strip()]

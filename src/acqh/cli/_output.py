@@ -1,7 +1,9 @@
-"""What commands say: results to stdout; progress, notes and the log to stderr."""
+"""Output of commands: results to stdout; progress, notes and the log to stderr."""
 
 import json
 import logging
+import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,22 +15,34 @@ from shutil import rmtree
 from typing import Any
 
 from acqh._core import files
-from acqh.errors import InvalidInputError
+from acqh.errors import AcqhError, InvalidInputError
 
 _log = logging.getLogger(__name__)
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-_MAX_SKIPPED_LINES = 20
-# Seconds between two lines of progress, where there is no terminal.
-_EVERY = 10.0
-# Columns from which on a bar of progress has room.
+# Names of skipped files that are listed for each reason.
+_MAX_NAMES = 5
+# Seconds between two lines of progress without a terminal.
+_INTERVAL_SECONDS = 10.0
+# Terminals of at least this width get a wide progress bar.
 _WIDE = 80
-# Columns that a spinner, counts up to millions and the time left take.
-_FIGURES = 32
+# Columns of a spinner, counts up to millions and the remaining time.
+_COUNTS_WIDTH = 32
+# Python names in messages, and the options that set them.
+_OPTION_NAMES = {
+    "overwrite=True": "--overwrite",
+    "delete=True": "--delete",
+    "max_pixels": "--max-megapixels",
+    "image_root": "--image-root",
+    "label_separator": "--label-separator",
+    "query_view": "--queries-column",
+    "data_dir": "--data-dir",
+}
+_OPTION = re.compile(rf"`?(?<![\w-])({'|'.join(_OPTION_NAMES)})(?!\w)`?")
 
 
 @dataclass
-class Voice:
-    """How things are said: as was asked for with ``--verbose``, ``--quiet`` and ``--json``."""
+class Output:
+    """How much the command prints, from ``--verbose``, ``--quiet`` and ``--json``."""
 
     verbose: bool = False
     quiet: bool = False
@@ -37,23 +51,23 @@ class Voice:
 
     @property
     def seconds(self) -> float:
-        """How long the command has been at work."""
+        """Seconds since the command started."""
         return time.perf_counter() - self.started
 
     def start(self, verbose: bool, quiet: bool, as_json: bool) -> None:
-        """Speak for a command from now on."""
+        """Set the options of the command that starts."""
         self.verbose, self.quiet, self.as_json = verbose, quiet, as_json
         self.started = time.perf_counter()
         logging.getLogger("acqh").setLevel(self.level(logging.NOTSET))
         if verbose:
             logging.basicConfig(format=_FORMAT)
 
-    def level(self, usual: int) -> int:
-        """Return the least important level that reaches the log, which has a usual one."""
-        return logging.DEBUG if self.verbose else logging.ERROR if self.quiet else usual
+    def level(self, default: int) -> int:
+        """Return the lowest level that is logged."""
+        return logging.DEBUG if self.verbose else logging.ERROR if self.quiet else default
 
     def note(self, text: str) -> None:
-        """Say something on stderr that is neither a result nor an error."""
+        """Print to stderr what is neither a result nor an error."""
         if not self.quiet:
             print(text, file=sys.stderr)
 
@@ -66,56 +80,60 @@ class Voice:
         *_: Any,
         **__: Any,
     ) -> None:
-        """Show a warning, in place of `warnings.showwarning`."""
+        """Show a warning; replaces `warnings.showwarning`."""
         where = f" ({filename}, line {lineno}: {category.__name__})" if self.verbose else ""
-        self.note(f"acqh: {message}{where}")
+        self.note(f"acqh: {in_options(str(message))}{where}")
 
 
 # A process runs one command.
-voice = Voice()
+output = Output()
+
+
+def in_options(message: str) -> str:
+    """Return a message of the library with command-line options for names of arguments.
+
+    Examples
+    --------
+    >>> in_options("c.acqh exists; give overwrite=True")
+    'c.acqh exists; give --overwrite'
+    """
+    return _OPTION.sub(lambda match: _OPTION_NAMES[match[1]], message)
 
 
 class Reporter:
-    """Shows progress: on `bar` if there is one, or else as a line every ten seconds, for logs.
+    """Shows progress: on `bar` if there is one, otherwise as a line every ten seconds.
 
-    `bar`: as `make_bar` returns it. `clock`: seconds since some time.
+    `bar`: as `make_bar` returns it. `clock`: returns seconds.
     """
 
     def __init__(self, bar: Any = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._bar, self._clock, self._last = bar, clock, clock()
-        self._what = ""
+        self._step = ""
 
-    def __call__(self, done: int, total: int | None, what: str) -> None:
-        """Show how much is done, of how much (or None), and what: a step, or ``step: item``."""
-        before, self._what = self._what, what
-        if what != before:
-            _log.debug("%s", what)
+    def __call__(self, done: int, total: int | None, step: str) -> None:
+        """Show the progress of a step; `step` is its name, or ``step: item``."""
+        before, self._step = self._step, step
+        if step != before:
+            _log.debug("%s", step)
         if self._bar is not None:
-            if not before or what.partition(":")[0] != before.partition(":")[0]:
-                for task in self._bar.task_ids:  # each step has a pace of its own
+            if not before or step.partition(":")[0] != before.partition(":")[0]:
+                for task in self._bar.task_ids:  # each step has its own speed
                     self._bar.remove_task(task)
-                self._bar.add_task(what, total=total, count="")
+                self._bar.add_task(step, total=total, count="")
             count = f"{done:,}/{total:,}" if total else f"{done:,}" if done else ""
             shown = {"completed": done, "total": total, "count": count}
-            shown["description"] = what.partition(": ")[2] or what
+            shown["description"] = step.partition(": ")[2] or step
             self._bar.update(self._bar.task_ids[0], **shown)
-        elif (now := self._clock()) - self._last >= _EVERY:
+        elif (now := self._clock()) - self._last >= _INTERVAL_SECONDS:
             self._last = now
             of_all = f" of {total:,} ({done / total:.0%})" if total else ""
-            self.say(f"{what}, {done:,}{of_all}" if done or total else what)
-
-    def say(self, text: str) -> None:
-        """Print a line in between."""
-        if self._bar is None:
-            voice.note(text)
-        else:
-            self._bar.console.print(text, highlight=False)
+            output.note(f"{step}, {done:,}{of_all}" if done or total else step)
 
 
 @contextmanager
 def reporting() -> Iterator[Reporter]:
-    """Give what shows progress on stderr."""
-    if voice.quiet or not sys.stderr.isatty():
+    """Give a callback that shows progress on stderr."""
+    if output.quiet or not sys.stderr.isatty():
         yield Reporter()
     else:
         with make_bar() as bar:
@@ -123,19 +141,19 @@ def reporting() -> Iterator[Reporter]:
 
 
 def make_bar(**console: Any) -> Any:
-    """Return a progress display on stderr, one line at any width; unknown lengths just spin."""
+    """Return a progress display of one line on stderr; steps of unknown length only spin."""
     from rich import progress
     from rich.console import Console
     from rich.table import Column
 
     shown = Console(stderr=True, **console)
     bar = 20 if shown.width >= _WIDE else 8
-    room = max(shown.width - bar - _FIGURES, 1)
+    width = max(shown.width - bar - _COUNTS_WIDTH, 1)
     return progress.Progress(
         progress.SpinnerColumn(),
         progress.TextColumn(
             "{task.description}",
-            table_column=Column(no_wrap=True, overflow="ellipsis", max_width=room),
+            table_column=Column(no_wrap=True, overflow="ellipsis", max_width=width),
         ),
         progress.BarColumn(bar_width=bar),
         progress.TextColumn("{task.fields[count]}", table_column=Column(no_wrap=True)),
@@ -146,7 +164,7 @@ def make_bar(**console: Any) -> Any:
 
 
 def draw_bar(share: float, width: int = 10) -> str:
-    """Return a bar that is filled to a share.
+    """Return a bar of which a share is filled.
 
     Examples
     --------
@@ -162,58 +180,86 @@ def draw_bar(share: float, width: int = 10) -> str:
     return bar.ljust(width)
 
 
-def refuse_existing(path: Path) -> None:
-    """Raise InvalidInputError where something is at the path of an ``--out`` already."""
-    if path.exists():
-        raise InvalidInputError(f"{path} exists; remove it, or choose another --out")
+def check_file(path: Path, *, overwrite: bool) -> None:
+    """Raise InvalidInputError if a file exists that must not be replaced."""
+    if not (overwrite and path.is_file()):
+        check_vacant(path, overwrite=overwrite)
+
+
+def check_vacant(path: Path, *, overwrite: bool = False) -> None:
+    """Raise InvalidInputError if an output exists that must not be replaced.
+
+    With `overwrite`, only folders that acqh wrote are replaced, and no collections.
+    """
+    from acqh.io.read import kind_of
+
+    if not os.path.lexists(path):
+        return
+    if not overwrite:
+        raise InvalidInputError(f"{path} already exists; --overwrite replaces it")
+    try:
+        kind = kind_of(path)
+    except (AcqhError, OSError):
+        kind = "something else"
+    if kind in ("something else", "collection"):
+        raise InvalidInputError(
+            f"{path} is {kind}, which --overwrite does not replace; choose another --out"
+        )
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
-    """Give a temporary folder beside an ``--out``, which gets its name when the work is done.
+def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Give a temporary folder next to an ``--out``; it gets this name at the end.
 
-    An empty folder is replaced. Raises InvalidInputError: something else is there, before the work
-    or, of two commands with the same ``--out``, after it.
+    An empty folder is replaced. Raises InvalidInputError: the output exists, at the start or, with
+    two commands for one output, at the end.
     """
     if not path.parent.is_dir():
         raise InvalidInputError(f"the folder {path.parent} does not exist; create it first")
     if not (path.is_dir() and not any(path.iterdir())):
-        refuse_existing(path)
+        check_vacant(path, overwrite=overwrite)
     temporary = path.with_name(f".{path.name}-{token_hex(8)}.partial")
+    old = path.with_name(f".{path.name}-{token_hex(8)}.old")
     try:
         yield temporary
         with suppress(OSError):
             path.rmdir()
+        if overwrite and path.exists():
+            files.rename(path, old)
         try:
             files.rename(temporary, path)
         except OSError:
-            refuse_existing(path)
+            check_vacant(path)
             raise
         files.sync_directory(path.parent)
     finally:
         rmtree(temporary, ignore_errors=True)
+        if old.is_dir():
+            rmtree(old, ignore_errors=True)
+        else:
+            old.unlink(missing_ok=True)
 
 
-def print_result(facts: Any, said: str | Callable[[], object]) -> None:
-    """Print what a command has done: as JSON, or as a text; `said`: the text, or what prints it."""
-    if voice.as_json:
+def print_result(facts: Any, text: str | Callable[[], object]) -> None:
+    """Print the result of a command: `facts` as JSON, or a text; `text` may print it itself."""
+    if output.as_json:
         print(json.dumps(facts, indent=2, default=str))
-    elif callable(said):
-        said()
+    elif callable(text):
+        text()
     else:
-        print(said)
+        print(text)
 
 
-def print_done(what: object, facts: dict[str, Any], said: str) -> None:
-    """Print what a command has made of what, and how long that took."""
-    facts = {**facts, "seconds": round(voice.seconds, 3)}
-    print_result(facts, f"{what}: {said}; {voice.seconds:.1f} s.")
+def print_done(facts: dict[str, Any], text: str) -> None:
+    """Print what a command wrote, and how long that took."""
+    facts = {**facts, "seconds": round(output.seconds, 3)}
+    print_result(facts, f"{text} ({output.seconds:.1f} s).")
 
 
 def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, caption: str = ""
 ) -> None:
-    """Print a table; columns after the first whose cells are all numbers are set to the right."""
+    """Print a table; columns of numbers after the first are aligned to the right."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -235,8 +281,15 @@ def print_table(
     Console().print(table)
 
 
+def print_rows(rows: Sequence[tuple[str, str]]) -> None:
+    """Print names and values in two columns."""
+    width = max(len(name) for name, _ in rows) + 2
+    for name, value in rows:
+        print(f"{name:<{width}}{printable(value)}")
+
+
 def count(number: int, noun: str) -> str:
-    """Return a number of things in words.
+    """Return a number with its noun.
 
     Examples
     --------
@@ -247,7 +300,7 @@ def count(number: int, noun: str) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return a text cut to as many columns of a terminal.
+    """Return a text cut to a number of terminal columns.
 
     Examples
     --------
@@ -262,13 +315,21 @@ def shorten(text: str, width: int) -> str:
 
 
 def print_skipped(skipped: Sequence[tuple[str, str]]) -> None:
-    """Say on stderr which items were left out, and why; the first of them."""
-    for what, why in skipped[:_MAX_SKIPPED_LINES]:
-        voice.note(f"left out {printable(what)}: {printable(why)}")
-    if len(skipped) > _MAX_SKIPPED_LINES:
-        voice.note(f"... and {len(skipped) - _MAX_SKIPPED_LINES} more")
+    """Print skipped items to stderr, grouped by reason; the most frequent reason first."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for name, reason in skipped:
+        # Reasons that differ in names and numbers alone are one.
+        key = re.sub(r"\d[\d,.]*", "0", reason.replace(name, "").replace(Path(name).name, ""))
+        groups.setdefault(key, []).append((name, reason))
+    for group in sorted(groups.values(), key=len, reverse=True):
+        output.note(f"Skipped {len(group):,}: {printable(in_options(group[0][1]))}")
+        shown = group if output.verbose else group[:_MAX_NAMES]
+        for name, _ in shown:
+            output.note(f"  {printable(name)}")
+        if len(group) > len(shown):
+            output.note(f"  and {len(group) - len(shown):,} more (--verbose lists all)")
 
 
 def printable(text: str) -> str:
-    """Return a text without what could move the cursor or colour a terminal."""
-    return "".join(each if each.isprintable() else " " for each in text)
+    """Return a text without characters that control a terminal."""
+    return "".join(char if char.isprintable() else " " for char in text)

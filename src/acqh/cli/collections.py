@@ -3,64 +3,90 @@
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from typer import Argument, BadParameter, Context, Exit, Option
+from typer import Argument, BadParameter, Exit, Option
 
 from acqh.cli._options import (
     BytesOption,
     CollectionArgument,
     ComponentsOption,
     LabelSeparatorOption,
-    MaxPixelsOption,
+    MegapixelsOption,
     SeedOption,
     TargetsOption,
+    as_pixels,
     find_id,
     flag,
     parse_targets,
 )
-from acqh.cli._output import count, print_result, print_skipped, reporting, voice
-from acqh.errors import InvalidInputError
+from acqh.cli._output import count, output, print_result, print_rows, print_skipped, reporting
+from acqh.errors import CollectionError, InvalidInputError
 
-# A change waits so long for another one: retraining takes minutes.
-_PATIENCE_SECONDS = 3_600.0
-# Options that are not called as the settings of Python are.
+# Seconds that a change waits for another one: retraining takes minutes.
+_TIMEOUT_SECONDS = 3_600.0
+# Options whose names differ from the settings in Python.
 _RENAMED = {"random_state": "--seed", "n_codebooks": "--bytes"}
-# Options that go with --relearn.
-_RELEARN_OPTIONS = ("--relearn", "--json", "--verbose", "--quiet")
 
 SourceArgument = Annotated[
     Path,
     Argument(
         metavar="SOURCE",
-        help="A folder of images; a table (CSV, TSV, JSON lines, Parquet) with the columns image, "
-        "text, labels separated by |, id; a WebDataset .tar, or a Hugging Face data set; or "
-        "vectors, in any layout that acqh compress takes.",
+        help="Folder of images; or table (CSV, TSV, JSON lines, Parquet) with the columns image, "
+        "text, labels, id; WebDataset .tar; Hugging Face data set; or vectors in any format that "
+        "acqh compress reads.",
     ),
 ]
-ImageEncoderOption = Annotated[str, Option(help="efficientnet, hog, clip:PATH, or the best here.")]
-TextEncoderOption = Annotated[str, Option(help="minilm, tfidf, clip:PATH, or the best here.")]
+ImageEncoderOption = Annotated[
+    str,
+    Option(
+        metavar="NAME",
+        help="Image encoder: efficientnet, hog or clip:PATH. 'auto' takes the best installed one.",
+        rich_help_panel="Encoders",
+    ),
+]
+TextEncoderOption = Annotated[
+    str,
+    Option(
+        metavar="NAME",
+        help="Text encoder: minilm, tfidf or clip:PATH. 'auto' takes the best installed one.",
+        rich_help_panel="Encoders",
+    ),
+]
 EncoderOption = Annotated[
-    str | None, Option(help="One for both, in one space: clip, siglip, clip:PATH or onnx:FOLDER.")
+    str | None,
+    Option(
+        metavar="NAME",
+        help="One encoder for images and texts: clip, siglip, clip:PATH or onnx:DIR.",
+        rich_help_panel="Encoders",
+    ),
 ]
 ImageRootOption = Annotated[
-    Path | None, Option(help="Where the images of a table are; by default beside it.")
+    Path | None,
+    Option(
+        metavar="DIR",
+        help="Folder with the images of a table. Default: the folder of the table.",
+        rich_help_panel="Input",
+    ),
 ]
-RelearnOption = Annotated[
-    bool,
-    flag("relearn", "SOURCE is a collection: learn again from what it keeps; it can be searched."),
+StrictOption = Annotated[
+    bool, flag("strict", "Stop at the first item that cannot be read.", "Input")
 ]
-DeleteOption = Annotated[bool, flag("delete", "Remove items whose images are gone, even if many.")]
-DryRunOption = Annotated[bool, flag("dry-run", "Say what would be done, and change nothing.")]
-ForgetOption = Annotated[bool, flag("forget", "Erase what is kept of items whose files are gone.")]
 
 
 def build(
-    context: Context,
     source: SourceArgument,
-    out: Annotated[Path | None, Option(help="Folder to make; by default SOURCE.acqh.")] = None,
+    out: Annotated[
+        Path | None,
+        Option(
+            metavar="PATH",
+            help="Collection to create. Default: SOURCE.acqh.",
+            rich_help_panel="Output",
+        ),
+    ] = None,
     image_encoder: ImageEncoderOption = "auto",
     text_encoder: TextEncoderOption = "auto",
     encoder: EncoderOption = None,
@@ -69,53 +95,40 @@ def build(
     targets: TargetsOption = None,
     image_root: ImageRootOption = None,
     label_separator: LabelSeparatorOption = None,
-    max_pixels: MaxPixelsOption = None,
-    strict: Annotated[bool, flag("strict", "Fail if an item cannot be used.")] = False,
-    overwrite: Annotated[bool, flag("overwrite", "Replace the collection that is there.")] = False,
-    relearn: RelearnOption = False,
+    max_megapixels: MegapixelsOption = None,
+    strict: StrictOption = False,
+    overwrite: Annotated[
+        bool, flag("overwrite", "Replace the collection if it exists.", "Output")
+    ] = False,
     seed: SeedOption = 0,
 ) -> None:
-    """Make a collection of a folder or a table of images and texts.
+    """Index a folder of images, or a table of images and texts.
 
-    Describes them, learns from labels and content, and indexes all items.
+    Captions and labels improve the search, but are not required.
+
+    Example: acqh build photos
     """
     from acqh.collection import Collection
     from acqh.collection.build.sources import kind_of
     from acqh.collection.disk.generations import is_vacant
 
-    if not source.exists():
-        near = get_close_matches(source.name, [it.name for it in source.parent.glob("*")], n=1)
-        hint = f"; did you mean {source.with_name(near[0])}?" if near else ""
-        raise InvalidInputError(f"there is nothing at {source}{hint}")
-    if relearn:
-        if ignored := [it for it in _given_options(context) if it not in _RELEARN_OPTIONS]:
-            raise BadParameter(
-                f"--relearn keeps the settings of the collection; remove {', '.join(ignored)}"
-            )
-        with reporting() as progress, Collection.open(source, timeout=_PATIENCE_SECONDS) as old:
-            collection = old.retrain(progress=progress)
-        with collection:
-            _print_built(source, collection.info(), collection.skipped)
-        return
+    _check_source(source)
     out = out or _beside(source)
-    if not (overwrite or is_vacant(out)):
-        can_sync = kind_of(source) == "images"
-        follow = f"acqh sync {source} {out} takes in what is new, " if can_sync else ""
-        raise InvalidInputError(
-            f"{out} already exists; {follow}--overwrite builds it again, --out makes another"
-        )
     kind = kind_of(source)
-    of_manifest: dict[str, Any]
-    of_manifest = {"--image-root": image_root, "--label-separator": label_separator}
+    if not (overwrite or is_vacant(out)):
+        update = f"acqh sync {out} {source} updates it, " if kind == "images" else ""
+        raise InvalidInputError(f"{out} already exists; {update}--overwrite replaces it")
+    of_tables: dict[str, Any]
+    of_tables = {"--image-root": image_root, "--label-separator": label_separator}
     of_raw = {"--encoder": encoder, "--image-encoder": image_encoder != "auto",
-              "--text-encoder": text_encoder != "auto", "--max-pixels": max_pixels}  # fmt: skip
-    unused = {"features": of_manifest | of_raw, "images": of_manifest}.get(kind, {})
-    why = "the file brings features" if kind == "features" else "the folder has no manifest"
-    for option in (option for option, given in unused.items() if given):
-        voice.note(f"acqh: {option} has no effect, since {why}")
-    tables = source.glob("metadata.*") if kind == "images" else ()
-    for table in tables:
-        voice.note(f"acqh: {table.name} is not read, since it has no column file_name")
+              "--text-encoder": text_encoder != "auto",
+              "--max-megapixels": max_megapixels}  # fmt: skip
+    unused = {"features": of_tables | of_raw, "images": of_tables}.get(kind, {})
+    reason = "the file has vectors" if kind == "features" else "the folder has no table"
+    for option in (option for option, value in unused.items() if value):
+        output.note(f"acqh: {option} has no effect: {reason}")
+    for table in source.glob("metadata.*") if kind == "images" else ():
+        output.note(f"acqh: {table.name} is ignored: it has no column file_name")
     with reporting() as progress:
         collection = Collection.build(
             source,
@@ -129,24 +142,24 @@ def build(
             overwrite=overwrite,
             image_root=image_root,
             label_separator=label_separator,
-            max_pixels=max_pixels,
+            max_pixels=as_pixels(max_megapixels),
             random_state=seed,
             progress=progress,
         )
     with collection:
-        _print_built(out, collection.info(), collection.skipped)
+        _print_built(out, collection, "Indexed", "photo" if kind == "images" else "item")
 
 
-def _given_options(context: Context) -> Iterator[str]:
-    """Yield the names of the options that were given to a command."""
-    for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        if source is not None and source.name != "DEFAULT" and parameter.opts[0].startswith("-"):
-            yield parameter.opts[0]
+def _check_source(source: Path) -> None:
+    """Raise InvalidInputError if a source does not exist."""
+    if not source.exists():
+        near = get_close_matches(source.name, [path.name for path in source.parent.glob("*")], n=1)
+        hint = f"; did you mean {source.with_name(near[0])}?" if near else ""
+        raise InvalidInputError(f"{source} does not exist{hint}")
 
 
 def _beside(source: Path) -> Path:
-    """Return where a collection is made unless ``--out`` says so.
+    """Return the default path of a collection.
 
     Examples
     --------
@@ -159,204 +172,412 @@ def _beside(source: Path) -> Path:
     return folder.with_name(f"{folder.name}.acqh")
 
 
-def _print_built(out: Path, info: Any, skipped: Sequence[tuple[str, str]]) -> None:
-    seconds = voice.seconds
+def _print_built(out: Path, collection: Any, verb: str, noun: str) -> None:
+    seconds, summary, skipped = output.seconds, collection.info(), collection.skipped
     print_skipped(skipped)
     names = ("n_items", "n_labelled", "n_trained", "trained_on", "settings", "size_on_disk")
-    labelled = "none with labels"
-    if info.n_labels:
-        labelled = f"{info.n_labelled:,} of them with {info.n_labels} labels"
-    facts = {"path": out, **{name: getattr(info, name) for name in names}}
-    print_result(
-        {**facts, "seconds": round(seconds, 3), "skipped": skipped},
-        f"{out}: {count(info.n_items, 'item')}, {labelled}, {len(skipped)} left out; "
-        f"{info.code_bytes} bytes per item, {info.size_on_disk / 1e6:.1f} MB in all, "
-        f"{seconds:.1f} s.\nLearnt from {info.n_trained:,} by {info.trained_on}.",
-    )
-    # Of features alone, words are looked up in texts and names, and mean nothing.
-    asked = "WORDS" if info.encoders else "--like ID, or WORDS of texts and names"
-    voice.note(f"search it: acqh search {out} {asked}, or on a page: acqh serve {out}")
+    facts = {"path": out, **{name: getattr(summary, name) for name in names}}
+    size = f"{summary.size_on_disk / 1e6:.1f} MB, {seconds:.1f} s"
+    items = count(summary.n_items, noun)
+    lines = [f"{verb} {items} in {out}; {len(skipped):,} skipped ({size})."]
+    if summary.n_labels:
+        lines.append(f"{count(summary.n_labelled, noun)} with {count(summary.n_labels, 'label')}.")
+    if output.verbose:
+        lines.append(
+            f"{summary.code_bytes} bytes per item, trained on {summary.n_trained:,}; "
+            f"weights: {summary.trained_on}."
+        )
+    print_result({**facts, "seconds": round(seconds, 3), "skipped": skipped}, "\n".join(lines))
+    # Without encoders, words are compared with captions and names alone.
+    query = "WORDS..." if summary.encoders else "--like ID"
+    output.note(f"Next: acqh search {_quoted(out)} {query}, or acqh serve {_quoted(out)} --open")
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))
+
+
+def open_folder(
+    source: Annotated[
+        Path, Argument(metavar="FOLDER", help="Folder of images, table, or collection.")
+    ],
+    port: Annotated[
+        int,
+        Option(
+            min=0,
+            max=65535,
+            metavar="N",
+            help="Port to listen on; 0 takes a free one.",
+            rich_help_panel="Network",
+        ),
+    ] = 0,
+    max_megapixels: MegapixelsOption = None,
+) -> None:
+    """Search a folder of photos in the browser.
+
+    Builds the collection FOLDER.acqh or updates it, starts the server on this computer, and opens
+    the browser. Stop it with Ctrl-C.
+
+    Example: acqh open photos
+    """
+    from acqh.cli.search import serve
+    from acqh.collection.build.sources import kind_of
+    from acqh.collection.disk.generations import is_vacant
+    from acqh.io.manifest import MANIFEST_NAME
+
+    _check_source(source)
+    path = source if (source / MANIFEST_NAME).is_file() else _beside(source)
+    if is_vacant(path):
+        build(source, path, max_megapixels=max_megapixels)
+    elif path != source and kind_of(source) == "images":
+        try:
+            sync(path, source, max_megapixels=max_megapixels)
+        except CollectionError as error:
+            output.note(f"acqh: {path} was not updated: {error}")
+    serve(path, port=port, open_browser=True)
 
 
 def add(
     path: CollectionArgument,
-    manifest: Annotated[
-        Path | None, Argument(metavar="TABLE", help="As for acqh build; or give one item below.")
+    table: Annotated[
+        Path | None, Argument(metavar="TABLE", help="Table as for acqh build, or use options.")
     ] = None,
-    image: Annotated[Path | None, Option(help="Image of one item.")] = None,
-    text: Annotated[str, Option(help="Text of one item.")] = "",
-    label: Annotated[list[str] | None, Option(help="A label of it; may be repeated.")] = None,
-    identifier: Annotated[str | None, Option("--id", help="Its id; else a digest of it.")] = None,
+    image: Annotated[
+        Path | None, Option(metavar="FILE", help="Image of one item.", rich_help_panel="One item")
+    ] = None,
+    text: Annotated[str, Option(help="Text of the item.", rich_help_panel="One item")] = "",
+    label: Annotated[
+        list[str] | None,
+        Option(
+            metavar="NAME",
+            help="Label of the item; may be repeated.",
+            rich_help_panel="One item",
+        ),
+    ] = None,
+    identifier: Annotated[
+        str | None,
+        Option(
+            "--id",
+            metavar="ID",
+            help="Id of the item. Default: the path of its image, or a digest.",
+            rich_help_panel="One item",
+        ),
+    ] = None,
     label_separator: LabelSeparatorOption = None,
-    max_pixels: MaxPixelsOption = None,
-    replace: Annotated[bool, flag("replace", "Replace items that have the same ids.")] = False,
-    strict: Annotated[bool, flag("strict", "Add all or nothing.")] = False,
+    max_megapixels: MegapixelsOption = None,
+    overwrite: Annotated[
+        bool, flag("overwrite", "Replace items that have the same ids.", "Output")
+    ] = False,
+    strict: StrictOption = False,
 ) -> None:
-    """Add the items of a manifest, or one item."""
+    """Add the items of a table, or one item.
+
+    Example: acqh add photos.acqh more.csv
+
+    Example: acqh add photos.acqh --image rose.jpg --text "a red rose" --label flower
+    """
     from acqh.collection import Collection, Item
     from acqh.collection.build.sources import open_source
 
-    if manifest is None and image is None and not text:
-        raise BadParameter("give a manifest, or --image and --text of one item")
-    if manifest is not None and (image or text or label or identifier):
-        raise BadParameter("--image, --text, --label and --id are of one item, not a manifest")
+    if table is None and image is None and not text:
+        raise BadParameter("TABLE is missing; pass a table, or --image or --text for one item")
+    if table is not None and (image or text or label or identifier):
+        raise BadParameter(
+            "--image, --text, --label and --id exclude TABLE; remove TABLE or the options"
+        )
     items: Any = Item(image, text, label or (), identifier, origin="the item")
-    if manifest is not None:
-        items = open_source(manifest, label_separator=label_separator)
-    with Collection.open(path, timeout=_PATIENCE_SECONDS) as collection, reporting() as progress:
-        change = collection.upsert if replace else collection.add
-        report = change(items, strict=strict, max_pixels=max_pixels, progress=progress)
-        _print_changed(path, report, len(collection), "{} added, {:,} in all")
-    if manifest is None and report.skipped:
+    if table is not None:
+        items = open_source(table, label_separator=label_separator)
+    with Collection.open(path, timeout=_TIMEOUT_SECONDS) as collection, reporting() as progress:
+        change = collection.upsert if overwrite else collection.add
+        pixels = as_pixels(max_megapixels)
+        report = change(items, strict=strict, max_pixels=pixels, progress=progress)
+        _print_changed(report, len(collection), f"Added {{}} to {path}; it has {{:,}} items now.")
+    if table is None and report.skipped:
         raise Exit(1)
 
 
-def label(
+def annotate(
     path: CollectionArgument,
     table: Annotated[
-        Path, Argument(metavar="TABLE", help="With id, file or image; and text, labels, others.")
+        Path,
+        Argument(
+            metavar="TABLE", help="Table with the column id or file, and text, labels or others."
+        ),
     ],
     label_separator: LabelSeparatorOption = None,
     clear: Annotated[
-        bool, flag("clear", "Remove the text, labels or value where a cell is empty.")
+        bool, flag("clear", "Let empty cells delete the text, labels or field.", "Input")
     ] = False,
 ) -> None:
-    """Give items texts, labels and columns from a table.
+    """Update captions, labels and other fields from a table.
 
-    An empty cell leaves what the item has, unless you pass --clear.
+    Empty cells are ignored, unless you pass --clear.
+
+    Example: acqh annotate photos.acqh captions.csv
     """
     from acqh.collection import Collection
 
-    with Collection.open(path, timeout=_PATIENCE_SECONDS) as collection, reporting() as progress:
+    with Collection.open(path, timeout=_TIMEOUT_SECONDS) as collection, reporting() as progress:
         report = collection.annotate(
             table, label_separator=label_separator, clear=clear, progress=progress
         )
-        _print_changed(path, report, len(collection), "{} labelled, {:,} in all")
+        _print_changed(report, len(collection), f"Updated {{}} of {{:,}} in {path}.")
 
 
-def _print_changed(path: Path, report: Any, n_items: int, said: str) -> None:
+def _print_changed(report: Any, n_items: int, text: str) -> None:
     print_skipped(report.skipped)
     facts = {"ids": report.ids, "skipped": report.skipped, "n_items": n_items}
-    print_result(facts, f"{path}: {said.format(count(len(report.ids), 'item'), n_items)}")
+    print_result(facts, text.format(count(len(report.ids), "item"), n_items))
 
 
 def remove(
     path: CollectionArgument,
-    items: Annotated[
-        list[str], Argument(metavar="ID|FILE...", help="Ids of the items, or their files.")
-    ],
+    items: Annotated[list[str], Argument(metavar="ID", help="Ids of items, or their image files.")],
 ) -> None:
-    """Remove items by id or by file; if one is unknown, none."""
+    """Remove items by id or file.
+
+    If one of them is unknown, nothing is removed. Image files are not deleted.
+
+    Example: acqh remove photos.acqh roses/1.jpg
+    """
     from acqh.collection import Collection
 
-    with Collection.open(path, timeout=_PATIENCE_SECONDS) as collection:
+    with Collection.open(path, timeout=_TIMEOUT_SECONDS) as collection:
         n_removed = collection.remove([find_id(collection, item) for item in items])
         n_items = len(collection)
     facts = {"n_removed": n_removed, "n_items": n_items}
-    print_result(facts, f"{path}: {count(n_removed, 'item')} removed, {n_items:,} left")
+    print_result(facts, f"Removed {count(n_removed, 'item')} from {path}; {n_items:,} left.")
 
 
 def sync(
-    folder: Annotated[Path, Argument(metavar="FOLDER", help="A folder of images.")],
     path: CollectionArgument,
-    delete: DeleteOption = False,
-    dry_run: DryRunOption = False,
-    forget: ForgetOption = False,
-    max_pixels: MaxPixelsOption = None,
+    folder: Annotated[
+        Path | None,
+        Argument(
+            metavar="FOLDER",
+            help="Folder of images. Default: all folders that the collection tracks.",
+        ),
+    ] = None,
+    delete: Annotated[
+        bool,
+        flag("delete", "Remove the items of missing photos, even if they are many.", "Changes"),
+    ] = False,
+    dry_run: Annotated[
+        bool, flag("dry-run", "Print what would change, and change nothing.", "Changes")
+    ] = False,
+    forget: Annotated[
+        bool,
+        flag(
+            "forget",
+            "Also discard the remembered captions and labels of removed items.",
+            "Changes",
+        ),
+    ] = False,
+    max_megapixels: MegapixelsOption = None,
 ) -> None:
-    """Bring a collection up to date with a folder of images.
+    """Update a collection from a folder of images.
 
-    Adds new images, reads changed ones again, follows moved ones, and removes deleted ones.
+    Adds new images, reads changed ones again, tracks moved ones and removes missing ones. Photos
+    are never deleted. If the collection does not exist, FOLDER is built.
 
-    Only images of this folder are compared; a collection can follow several folders.
-    Where there is no collection yet, build it, as acqh build does.
+    Example: acqh sync photos.acqh
     """
     from acqh.collection import Collection, SyncReport
     from acqh.collection.build.folder import folder_items
     from acqh.collection.disk.generations import is_vacant
 
     n_items, drift = 0, None
+    options: dict[str, Any] = {"max_pixels": as_pixels(max_megapixels)}
     with reporting() as progress:
-        given: dict[str, Any] = {"max_pixels": max_pixels, "progress": progress}
+        options["progress"] = progress
         if not is_vacant(path):
-            with Collection.open(path, timeout=_PATIENCE_SECONDS) as collection:
-                changes: dict[str, Any] = {"delete": delete, "dry_run": dry_run, "forget": forget}
-                report = collection.sync(folder, **changes, **given)
+            changes = {"delete": delete, "dry_run": dry_run, "forget": forget}
+            with Collection.open(path, timeout=_TIMEOUT_SECONDS) as collection:
+                folders = [folder] if folder is not None else _tracked_folders(collection)
+                if not folders:
+                    raise InvalidInputError(
+                        f"{path} tracks no folder; name one: acqh sync {path} FOLDER"
+                    )
+                reports = [collection.sync(tracked, **changes, **options) for tracked in folders]
                 n_items, drift = len(collection), collection.drift
+        elif folder is None:
+            raise InvalidInputError(
+                f"{path} does not exist; build it with: acqh sync {path} FOLDER"
+            )
         elif dry_run:
-            report = SyncReport(new=tuple(item.id for item in folder_items(folder).items))
+            reports = [SyncReport(new=tuple(item.id for item in folder_items(folder).items))]
         else:
-            with Collection.build(folder_items(folder), path, **given) as collection:
-                report = SyncReport(new=tuple(collection), unreadable=collection.skipped)
+            with Collection.build(folder_items(folder), path, **options) as collection:
+                reports = [SyncReport(new=tuple(collection), unreadable=collection.skipped)]
                 n_items = len(collection)
-    print_skipped(report.unreadable)
-    plan = {name: getattr(report, name) for name in ("new", "changed", "moved", "deleted")}
+    _print_synced(path, reports, n_items, drift, dry_run=dry_run)
+
+
+def _tracked_folders(collection: Any) -> list[Path]:
+    from acqh.collection.store.tracked import tracked_files
+
+    files = tracked_files(collection.opened.store)
+    return [Path(folder) for folder in dict.fromkeys(file.folder for file in files)]
+
+
+def _print_synced(
+    path: Path, reports: Sequence[Any], n_items: int, drift: Any, *, dry_run: bool
+) -> None:
+    skipped = [row for report in reports for row in report.unreadable]
+    print_skipped(skipped)
+    plan = {
+        name: [id_ for report in reports for id_ in getattr(report, name)]
+        for name in ("new", "changed", "moved", "deleted")
+    }
     counts = {name: len(ids) for name, ids in plan.items()}
-    counts |= {"unchanged": report.n_unchanged, "unreadable": len(report.unreadable)}
-    facts = {"path": path, "n_items": n_items, **counts, "skipped": report.unreadable}
-    said = ", ".join(f"{n:,} {name}" for name, n in counts.items())
-    said = f"{path}: {n_items:,} items; {'would be: ' if dry_run else ''}{said}"
+    counts["unchanged"] = sum(report.n_unchanged for report in reports)
+    facts = {"path": path, "n_items": n_items, **counts, "unreadable": len(skipped)}
+    facts |= {"skipped": skipped}
+    changes = ", ".join(f"{n:,} {name}" for name, n in counts.items())
+    lines = [f"{path}: {count(n_items, 'item')}; {changes}; {len(skipped):,} skipped."]
     if dry_run:
         facts["plan"] = plan
-        said = "\n".join([said, *(f"{name}: {it}" for name, ids in plan.items() for it in ids)])
+        lines[0] = f"Dry run of {path}: {changes}; {len(skipped):,} skipped."
+        lines += [f"{name}: {id_}" for name, ids in plan.items() for id_ in ids]
     if drift is not None:
         facts["drift"] = drift.to_dict()
-    print_result(facts, said)
-    if drift is not None and drift.ratio is not None:
-        how = f": acqh build {path} --relearn" if drift.retraining_recommended else ""
-        voice.note(f"{drift}{how}")
+    print_result(facts, "\n".join(lines))
+    _advise_retraining(path, drift)
+
+
+def _advise_retraining(path: Path, drift: Any) -> None:
+    if drift is not None and drift.retraining_recommended:
+        output.note(
+            f"{count(drift.n_added, 'item')} added since training fit the model poorly. "
+            f"Next: acqh retrain {_quoted(path)}"
+        )
+    elif drift is not None and output.verbose:
+        output.note(str(drift))
+
+
+def retrain(path: CollectionArgument) -> None:
+    """Retrain a collection on all its items.
+
+    Do so after many additions; acqh sync and acqh info recommend it. The collection can be
+    searched meanwhile.
+
+    Example: acqh retrain photos.acqh
+    """
+    from acqh.collection import Collection
+
+    with reporting() as progress, Collection.open(path, timeout=_TIMEOUT_SECONDS) as old:
+        collection = old.retrain(progress=progress)
+    with collection:
+        _print_built(path, collection, "Retrained", "item")
+
+
+def info(path: CollectionArgument) -> None:
+    """Show the contents of a collection: items, folders, encoders, size and dates.
+
+    Example: acqh info photos.acqh
+    """
+    from acqh.collection import Collection
+
+    with Collection.open(path) as collection:
+        summary, drift = collection.info(), collection.drift
+        folders = _tracked_folders(collection)
+        facts = {"path": path, **asdict(summary), "folders": folders, **_dates(collection)}
+    rows = [
+        ("items", f"{summary.n_items:,}"),
+        ("with labels", f"{summary.n_labelled:,} ({count(summary.n_labels, 'label')})"),
+        ("size on disk", f"{summary.size_on_disk / 1e6:.1f} MB"),
+        *(("tracked folder", str(folder)) for folder in folders),
+        *((f"{view} encoder", encoder) for view, encoder in summary.encoders.items()),
+        ("built", f"{facts['built']:%Y-%m-%d %H:%M} UTC with acqh {summary.version}"),
+        ("last change", f"{facts['changed']:%Y-%m-%d %H:%M} UTC"),
+        ("added since training", f"{drift.n_added:,}"),
+        ("retraining", "recommended" if drift.retraining_recommended else "not needed"),
+    ]
+    if output.verbose:
+        rows += [("bytes per item", str(summary.code_bytes)), ("trained on", summary.trained_on)]
+    print_result(facts, lambda: print_rows(rows))
+    _advise_retraining(path, drift)
+
+
+def _dates(collection: Any) -> dict[str, datetime]:
+    """Return when a collection was built and last changed."""
+    from acqh.collection.disk.facts import ENCODERS
+    from acqh.collection.disk.generations import ITEMS
+
+    folder = collection.opened.lease.folder
+    items, log = folder / ITEMS, folder / f"{ITEMS}-wal"
+    written = [path.stat() for path in (items, log) if path.is_file()]
+    moments = {
+        "built": (folder / ENCODERS).stat().st_mtime,
+        "changed": max(stat.st_mtime for stat in written if stat.st_size),
+    }
+    return {name: datetime.fromtimestamp(moment, UTC) for name, moment in moments.items()}
 
 
 def duplicates(
     path: CollectionArgument,
-    keep: Annotated[
-        Literal["best"] | None,
-        Option(
-            help="Compare the files of each group with its best one, and print those that it could "
-            "replace, one a line. Nothing is deleted."
+    list_removable: Annotated[
+        bool,
+        flag(
+            "list-removable",
+            "Compare the original files, and print those that the best of each group can replace.",
+            "Output",
         ),
-    ] = None,
+    ] = False,
 ) -> None:
-    """List possible duplicates: the same files, the same images, and similar ones."""
+    """Find duplicate and near-duplicate images.
+
+    Nothing is deleted.
+
+    Example: acqh duplicates photos.acqh
+    """
     from acqh.cli.search import file_of
     from acqh.collection import Collection
 
     with Collection.open(path) as collection, reporting() as progress:
         groups = collection.duplicates(progress=progress)
-        names = {id_: file_of(collection.item(id_)) or id_ for each in groups for id_ in each.ids}
-        removable = collection.removable(groups, progress=progress) if keep else {}
-    # A name that a terminal cannot show, or of two lines, could be read as another one.
+        names = {id_: file_of(collection.item(id_)) or id_ for group in groups for id_ in group.ids}
+        removable = collection.removable(groups, progress=progress) if list_removable else {}
+    # A name with control characters could be read as another one.
     files = sorted(name for name in map(str, removable.values()) if name.isprintable())
 
     def show() -> None:
         for file in files:
             print(file)
-        for each in () if keep else groups:
-            tier = f"possible duplicates ({each.tier})"
-            print(tier, *(f"  {names[id_]}" for id_ in each.ids), sep="\n")
-        found = (
-            f"{count(len(files), 'file')} could be removed" if keep else "--keep best lists files"
-        )
-        voice.note(
-            f"{count(len(groups), 'group')} of possible duplicates; {found}; nothing was deleted"
+        for group in () if list_removable else groups:
+            print(f"possible duplicates ({group.tier})", *(f"  {names[id_]}" for id_ in group.ids),
+                  sep="\n")  # fmt: skip
+        hint = "--list-removable lists files that could be removed"
+        if list_removable:
+            hint = f"{count(len(files), 'file')} could be removed"
+        output.note(
+            f"{count(len(groups), 'group')} of possible duplicates; {hint}; nothing was deleted."
         )
 
-    facts = {"groups": [asdict(each) for each in groups]}
-    print_result(facts | ({"removable": files} if keep else {}), show)
+    facts = {"groups": [asdict(group) for group in groups]}
+    print_result(facts | ({"removable": files} if list_removable else {}), show)
 
 
 def verify(
-    path: Annotated[Path, Argument(metavar="PATH", help="A collection, index, codes or model.")],
-    clean: Annotated[bool, flag("clean", "Also remove what killed builds left.")] = False,
+    path: Annotated[
+        Path, Argument(metavar="PATH", help="Collection, index, codes or model made by acqh.")
+    ],
+    clean: Annotated[
+        bool, flag("clean", "Also remove files that interrupted builds left.", "Changes")
+    ] = False,
 ) -> None:
-    """Check every byte of what acqh has written."""
+    """Check every byte of a collection, an index, codes or a model.
+
+    Example: acqh verify photos.acqh
+    """
     if clean:
         from acqh.collection.disk.generations import remove_unused
 
         n_bytes = remove_unused(path)
-        voice.note(f"{path}: {n_bytes:,} bytes of killed builds removed")
-    report, facts = _check(path)
-    lines = (f"{path}: {said}" for said in report.problems or (f"whole. {facts}",))
+        output.note(f"Removed {n_bytes:,} bytes of interrupted builds from {path}.")
+    report, contents = _check(path)
+    lines = [f"{path}: {problem}" for problem in report.problems] or [f"OK: {path}, {contents}"]
     print_result(asdict(report), "\n".join(lines))
     if report.problems:
         raise Exit(1)
@@ -369,26 +590,25 @@ def _check(path: Path) -> tuple[Any, str]:
     report = check(path)
     if not isinstance(report, BundleReport):
         notes = "".join(f" {note[0].upper()}{note[1:]}." for note in report.notes)
-        built = " ".join(_as_options(report.settings or {}))
-        return report, (
-            f"collection, {report.n_items:,} items, {report.n_bytes:,} bytes."
-            + (f" Built with {built}." if built else "")
-            + notes
-        )
+        options = " ".join(_as_options(report.settings or {}))
+        contents = f"a collection of {count(report.n_items, 'item')}, {report.n_bytes:,} bytes."
+        if output.verbose and options:
+            contents += f" Built with {options}."
+        return report, contents + notes
     if report.kind == "code-parts" and report.ok:
         from acqh.scale import CodeParts
 
         parts = CodeParts(path)
-        return report, f"codes of {len(parts):,} items in {parts.n_parts:,} parts."
+        return report, f"codes of {count(len(parts), 'item')} in {count(parts.n_parts, 'part')}."
     title = f" '{report.name}'" if report.name else ""
     return report, (
-        f"{report.kind}{title}, {report.n_members} members, {report.n_bytes:,} bytes, "
+        f"{report.kind}{title}, {count(report.n_members, 'file')}, {report.n_bytes:,} bytes, "
         f"format {report.version}."
     )
 
 
 def _as_options(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the options of ``acqh build`` that say how a collection was built."""
+    """Yield the options of ``acqh build`` that a collection was built with."""
     for name, value in settings.items():
         option = _RENAMED.get(name) or f"--{name.replace('_', '-')}"
         if value is True:
@@ -396,5 +616,7 @@ def _as_options(settings: Mapping[str, Any]) -> Iterator[str]:
         elif name == "targets" and value:
             weights = (f"{view}={target['weight']:g}" for view, target in value.items())
             yield f"{option} {','.join(weights)}"
+        elif name == "max_pixels" and value:
+            yield f"--max-megapixels {value / 1e6:g}"
         elif value is not None and value is not False:
             yield f"{option} {shlex.quote(str(value))}"

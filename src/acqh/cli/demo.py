@@ -1,4 +1,4 @@
-"""``acqh demo``: the embedded emoji set, from images and names to a table and a search page."""
+"""``acqh demo``: the embedded emoji set in the web interface, in searches and in a table."""
 
 import os
 import shlex
@@ -15,46 +15,90 @@ from typer import Option
 
 from acqh import __version__
 from acqh._core.runtime import Progress
-from acqh.cli._output import Reporter, print_result, print_table, reporting, voice
+from acqh.cli._options import flag
+from acqh.cli._output import Reporter, output, print_result, print_rows, print_table, reporting
+from acqh.cli.search import OpenOption
 from acqh.cli.search import serve as serve_collection
 from acqh.errors import AcqhError
 
-# What the page offers to try: none is the name of an emoji.
+# Queries that the web interface suggests: none is the name of an emoji.
 EXAMPLES = ["sad cat", "red flower", "happy birthday", "fast car", "morning coffee", "scary"]
 
 
 def demo(
+    evaluate: Annotated[
+        bool,
+        flag("evaluate", "Also measure the search with and without labels, as a table.", "Output"),
+    ] = False,
     serve: Annotated[
         bool | None,
         Option(
             "--serve/--no-serve",
-            help="Serve the search page afterwards, until Ctrl-C. By default on a terminal, but "
-            "not where CI is set or JSON is printed.",
+            help="Start the web interface, until Ctrl-C. Default: on a terminal, unless the "
+            "environment variable CI is set or --json is passed.",
+            rich_help_panel="Network",
         ),
     ] = None,
+    open_browser: OpenOption = True,
     port: Annotated[
-        int, Option(min=0, max=65535, help="Port of the page; 0 takes a free one.")
+        int,
+        Option(
+            min=0,
+            max=65535,
+            help="Port to listen on; 0 takes a free one.",
+            rich_help_panel="Network",
+        ),
     ] = 0,
     cache_dir: Annotated[
         Path | None,
-        Option(help="Folder to keep the collection in; by default the user's cache."),
+        Option(
+            metavar="DIR",
+            help="Folder that keeps the collection. Default: the cache of the user.",
+            rich_help_panel="Output",
+        ),
     ] = None,
-    seed: Annotated[int, Option(min=0, help="Seed of the split.")] = 0,
+    seed: Annotated[
+        int, Option(min=0, help="Random seed of the evaluation.", rich_help_panel="Output")
+    ] = 0,
 ) -> None:
-    """See it at work on 1,906 emoji: a table, then their search page."""
-    with reporting() as say:
-        collection = emoji_collection(cache_dir or cache_folder(), say)
-    data, rows, seconds = _evaluated(seed)
-    print_result([asdict(row) for row in rows], partial(_print, data, rows, seconds))
+    """Search 1,906 emoji by text in the browser.
+
+    Without a terminal, it prints some searches instead.
+
+    Example: acqh demo
+    """
+    with reporting() as progress:
+        collection = emoji_collection(cache_dir or cache_folder(), progress)
     if serve is None:
-        serve = sys.stdout.isatty() and not os.environ.get("CI") and not voice.as_json
+        serve = sys.stdout.isatty() and not os.environ.get("CI") and not output.as_json
+    if evaluate:
+        data, rows, seconds = _evaluated(seed)
+        print_result([asdict(row) for row in rows], partial(_print, data, rows, seconds))
+    elif not serve:
+        _print_searches(collection)
     if serve:
-        serve_collection(collection, port=port, examples=EXAMPLES, workers=1)
-    elif not voice.as_json:
-        # By the name it was called by: in a virtual environment it may not be on the PATH.
+        serve_collection(
+            collection, port=port, suggestions=EXAMPLES, workers=1, open_browser=open_browser
+        )
+    elif not output.as_json:
+        # By the path of the program: in a virtual environment it may not be on the PATH.
         program = sys.argv[0] if Path(sys.argv[0]).stem == "acqh" else "acqh"
-        command = shlex.join([program, "serve", str(collection)])
-        print(f"\nThe search page of these emoji: {command}")
+        print(f"\nNext: {shlex.join([program, 'serve', str(collection)])} --open")
+
+
+def _print_searches(path: Path) -> None:
+    """Print the names of the best hits of some queries."""
+    from acqh.collection import Collection
+
+    with Collection.open(path) as collection:
+        names = {
+            text: [str(hit.fields["name"]) for hit in collection.search(text=text, k=5).hits]
+            for text in EXAMPLES
+        }
+    print_result(
+        {"collection": path, "searches": names},
+        lambda: print_rows([(text, ", ".join(hits)) for text, hits in names.items()]),
+    )
 
 
 def _evaluated(seed: int) -> tuple[Any, list[Any], float]:
@@ -100,14 +144,14 @@ def _evaluate(data: Any, seed: int, show: Reporter) -> Iterator[Any]:
 
 
 def _print(data: Any, rows: list[Any], seconds: float) -> None:
-    columns = ["method", "bytes", "database", "coded by", "query", "MAP@all", "@50", "@100"]
+    columns = ["method", "bytes", "database", "encoded from", "query", "MAP@all", "@50", "@100"]
     cells = []
     for row in rows:
         query, searched = row.direction.split("->")
-        coded_from = {"training": "labels", "single": searched, "fused": "both"}
-        figures = (f"{value:.3f}" for value in (row.map_all, row.map_50, row.map_100))
-        facts = (row.method, str(row.bytes_per_item), row.protocol, coded_from[row.database])
-        cells.append([*facts, query, *figures])
+        encoded_from = {"training": "labels", "single": searched, "fused": "both"}
+        scores = (f"{value:.3f}" for value in (row.map_all, row.map_50, row.map_100))
+        facts = (row.method, str(row.bytes_per_item), row.protocol, encoded_from[row.database])
+        cells.append([*facts, query, *scores])
     first, last = rows[0], rows[-1]
     caption = (
         f"{len(data):,} emoji in {len(data.label_names)} groups, variants of one thing kept "
@@ -118,16 +162,16 @@ def _print(data: Any, rows: list[Any], seconds: float) -> None:
     print_table("Emoji: images find names, names find images", columns, cells, caption=caption)
 
 
-# What a collection must have been built with to be kept.
+# Settings of a collection that is reused.
 _SETTINGS = {"n_components": 128, "n_codebooks": 8}
-# Emoji are drawings of 64 pixels, which larger inputs describe no better, only more slowly.
+# Emoji are drawings of 64 pixels, which larger inputs encode no better, only more slowly.
 _IMAGE_SIZE = 128
 
 
 def cache_folder() -> Path:
-    """Return where the user's programs keep what they can make again, and ours in it."""
-    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (given if given.is_absolute() else Path.home() / ".cache") / "acqh"
+    """Return the folder of acqh in the cache of the user."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (cache if cache.is_absolute() else Path.home() / ".cache") / "acqh"
 
 
 def emoji_collection(folder: Path, progress: Progress) -> Path:

@@ -8,67 +8,112 @@ from typing import Annotated, Any
 
 from typer import Argument, BadParameter, Exit, Option
 
-from acqh.cli._options import DataDirOption, flag
+from acqh.cli._options import DataDirOption, flag, parse_list
 from acqh.cli._output import count, print_result, print_table, reporting
 from acqh.errors import InvalidInputError
 
 DataArgument = Annotated[
     list[str] | None,
-    Argument(metavar="DATA...", help="Names of data sets, or files; by default all found."),
+    Argument(metavar="DATA", help="Names of data sets, or files. Default: all that are found."),
 ]
-OutOption = Annotated[Path, Option(help="Folder for the results; an earlier run in it is resumed.")]
+OutOption = Annotated[
+    Path,
+    Option(
+        metavar="DIR",
+        help="Folder for the results. An interrupted run in it continues.",
+        rich_help_panel="Output",
+    ),
+]
 MethodsOption = Annotated[
     str,
-    Option(help="Methods, separated by commas; 'NAME rbf' or 'NAME kernel' with such features."),
+    Option(
+        metavar="NAME,...",
+        help="Methods, such as acqh,dch. 'NAME rbf' or 'NAME kernel' adds kernel features.",
+        rich_help_panel="Methods",
+    ),
 ]
 MethodFilesOption = Annotated[
-    list[str] | None, Option("--method", metavar="FILE.py:CLASS", help="A method of your own.")
+    list[str] | None,
+    Option(
+        "--method-file",
+        metavar="FILE:CLASS",
+        help="A method of your own, such as mine.py:Mine; may be repeated.",
+        rich_help_panel="Methods",
+    ),
 ]
 BytesOption = Annotated[
-    str, Option("--bytes", help="Bytes per item, separated by commas; eight bits of binary codes.")
+    str,
+    Option(
+        "--bytes",
+        metavar="N,...",
+        help="Bytes per item, from 1 to 16.",
+        rich_help_panel="Methods",
+    ),
 ]
-SeedsOption = Annotated[
+SplitsOption = Annotated[
     int | None,
-    Option(min=1, help="Number of random splits; by default 5 of all methods, 1 of those named."),
+    Option(
+        min=1,
+        help="Number of random splits. Default: 5 with all methods, otherwise 1.",
+        rich_help_panel="Protocol",
+    ),
 ]
 ProtocolOption = Annotated[
     str | None,
-    Option(help="labelled, unlabelled, label-free, field; by default the first two."),
+    Option(
+        metavar="NAME,...",
+        help="Protocols: labelled, unlabelled, label-free or field.",
+        show_default="labelled,unlabelled",
+        rich_help_panel="Protocol",
+    ),
 ]
-OfficialOption = Annotated[bool, flag("official", "Use the data's own split, not random ones.")]
-RetryOption = Annotated[bool, flag("retry-failed", "Repeat runs that have failed.")]
-DryRunOption = Annotated[bool, flag("dry-run", "Only list the runs and estimate their time.")]
-SplitOption = Annotated[str | None, Option(help="The data's own split of this name.")]
-ThreadsOption = Annotated[int | None, Option(min=1, help="By default one per core.")]
+SplitOption = Annotated[
+    str | None,
+    Option(
+        metavar="official|NAME",
+        help="Split that comes with the data, instead of random ones.",
+        rich_help_panel="Protocol",
+    ),
+]
+ThreadsOption = Annotated[
+    int | None,
+    Option(min=1, help="Number of threads. Default: one per core.", rich_help_panel="Resources"),
+]
 
 
 def bench(
     out: OutOption,
     data: DataArgument = None,
+    data_dir: DataDirOption = None,
     methods: MethodsOption = "all",
     method_files: MethodFilesOption = None,
     n_bytes: BytesOption = "1,2,4,8,16",
     protocol: ProtocolOption = None,
-    seeds: SeedsOption = None,
-    official: OfficialOption = False,
+    splits: SplitsOption = None,
     split: SplitOption = None,
     threads: ThreadsOption = None,
-    data_dir: DataDirOption = None,
-    retry_failed: RetryOption = False,
-    dry_run: DryRunOption = False,
+    retry_failed: Annotated[bool, flag("retry-failed", "Repeat runs that failed.", "Runs")] = False,
+    dry_run: Annotated[
+        bool, flag("dry-run", "List the runs with their estimated time, and stop.", "Runs")
+    ] = False,
 ) -> None:
-    """Run methods on data sets; a stopped run is resumed."""
+    """Benchmark methods on data sets.
+
+    If a run is interrupted, the same command continues it.
+
+    Example: acqh bench emoji --methods acqh,dch,label-ridge --bytes 4 --out results
+    """
     from acqh.bench import plan
 
     try:
         planned = plan(
             data or (),
             out=out,
-            methods=[*_listed(methods), *(method_files or ())],
+            methods=[*parse_list(methods), *(method_files or ())],
             bits=_lengths(n_bytes),
-            protocol=None if protocol is None else _listed(protocol),
-            n_splits=seeds,
-            official=split or official,
+            protocol=None if protocol is None else parse_list(protocol),
+            n_splits=splits,
+            official=True if split == "official" else split or False,
             n_threads=threads,
             data_dir=data_dir,
         )
@@ -77,23 +122,21 @@ def bench(
     if dry_run:
         _print_plan(planned, retry_failed)
         return
-    with reporting() as show:
-        summary = planned.run(retry_failed=retry_failed, progress=show)
-    print_result(asdict(summary), partial(_say, summary))
+    with reporting() as progress:
+        summary = planned.run(retry_failed=retry_failed, progress=progress)
+    print_result(asdict(summary), partial(_print_summary, summary))
     if summary.n_left:
         raise Exit(1)
 
 
-def _listed(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
 def _lengths(n_bytes: str) -> list[int]:
     """Return code lengths in bits."""
-    given = _listed(n_bytes)
-    if not given or not all(part.isdecimal() and 1 <= int(part) <= 16 for part in given):
-        raise BadParameter(f"--bytes takes whole numbers from 1 to 16 such as 1,2,4, not {n_bytes}")
-    return [8 * int(part) for part in given]
+    sizes = parse_list(n_bytes)
+    if not sizes or not all(part.isdecimal() and 1 <= int(part) <= 16 for part in sizes):
+        raise BadParameter(
+            f"--bytes takes whole numbers from 1 to 16 such as 1,2,4, got {n_bytes!r}"
+        )
+    return [8 * int(part) for part in sizes]
 
 
 def _print_plan(planned: Any, retry_failed: bool) -> None:
@@ -117,71 +160,84 @@ def _print_plan(planned: Any, retry_failed: bool) -> None:
         for run in planned.runs
     ]
     seconds = sum(row["seconds"] for row in rows)
-    known = {name for row in rows for name, value in row.items() if value is not None}
-    columns = [name for name in (rows or [{}])[0] if name in known - {"key"}]
+    used = {name for row in rows for name, value in row.items() if value is not None}
+    columns = [name for name in (rows or [{}])[0] if name in used - {"key"}]
     texts = [["-" if row[name] is None else str(row[name]) for name in columns] for row in rows]
     caption = (
         f"{count(len(rows), 'run')}, {len(left):,} to run: about {as_duration(seconds)}, "
-        "from the time of similar runs in the folder; a run without any counts 3 s."
+        "estimated from similar runs in the folder, otherwise 3 s each."
     )
     table = partial(print_table, "Runs", columns, texts, caption=caption)
     print_result({"runs": rows, "n_to_run": len(left), "seconds": seconds}, table)
 
 
-def _say(summary: Any) -> None:
+def _print_summary(summary: Any) -> None:
     for record in summary.failed:
-        print(f"failed: {record['label']} ({record['key']}): {record['reason']}")
+        print(f"Failed: {record['label']} ({record['key']}): {record['reason']}")
     print(
         f"{count(summary.n_done, 'run')} done in {summary.seconds:.0f} s, "
-        f"{summary.n_failed:,} failed, {summary.n_stored:,} were there before; "
+        f"{summary.n_failed:,} failed, {summary.n_stored:,} were stored before; "
         f"results in {summary.out / 'results.csv'}"
     )
     if summary.n_left:
-        print(f"interrupted: {summary.n_left:,} runs are left; the same command resumes")
+        print(f"Interrupted: {count(summary.n_left, 'run')} left. The same command continues.")
     else:
-        print(f"tables and figures: acqh report {summary.out}")
+        print(f"Next: acqh report {summary.out}")
 
 
 def report(
-    directory: Annotated[Path, Argument(metavar="FOLDER", help="Folder that acqh bench wrote to.")],
-    out: Annotated[Path | None, Option(help="By default FOLDER/report.")] = None,
+    directory: Annotated[Path, Argument(metavar="DIR", help="Folder of acqh bench.")],
+    out: Annotated[
+        Path | None,
+        Option(
+            metavar="DIR",
+            help="Folder to write. Default: the folder report in DIR.",
+            rich_help_panel="Output",
+        ),
+    ] = None,
 ) -> None:
-    """Write the results of a bench as one HTML page and as CSV, LaTeX and Markdown tables."""
+    """Write benchmark results as an HTML report and as CSV, LaTeX and Markdown tables.
+
+    Example: acqh report results
+    """
     from acqh.bench import write_report
 
-    with reporting() as show:
-        made = write_report(directory, out, on_step=lambda step: show(0, None, step))
-    said = (
-        f"{made.page}\n{made.n_runs:,} runs, {made.n_failed:,} failed; "
-        f"{len(made.tables)} files of tables beside the page"
+    with reporting() as progress:
+        files = write_report(directory, out, on_step=lambda step: progress(0, None, step))
+    text = (
+        f"Wrote {files.page} and {len(files.tables)} files of tables: "
+        f"{files.n_runs:,} runs, {files.n_failed:,} failed."
     )
-    print_result(asdict(made), said)
+    print_result(asdict(files), text)
 
 
 def datasets(data_dir: DataDirOption = None) -> None:
-    """List the named data sets, and say which are here."""
+    """List the named data sets, and whether their files are found.
+
+    Example: acqh datasets --data-dir data
+    """
     from acqh.data import list_datasets
 
-    known = list_datasets(data_dir)
-    facts = [{**asdict(info), "available": info.is_available} for info in known]
-    print_result(facts, partial(_print_datasets, known))
+    infos = list_datasets(data_dir)
+    facts = [{**asdict(info), "available": info.is_available} for info in infos]
+    print_result(facts, partial(_print_datasets, infos))
 
 
-def _print_datasets(known: Sequence[Any]) -> None:
+def _print_datasets(infos: Sequence[Any]) -> None:
     rows = [
         [
             info.name,
             "yes" if info.is_available else "no",
             f"{info.n_items:,}",
-            ", ".join(f"{view}: {what}" for view, what in info.views.items()),
+            ", ".join(f"{view}: {features}" for view, features in info.views.items()),
             str(info.n_labels),
             info.differs or "-",
         ]
-        for info in known
+        for info in infos
     ]
-    columns = ["name", "here", "items", "views", "labels", "differs from the paper's"]
+    columns = ["name", "available", "items", "views", "labels", "differs from the paper"]
     print_table("Data sets", columns, rows)
-    for info in known:
+    for info in infos:
         for missing in info.missing:
-            where = info.data_dir or "no folder: set ACQH_DATA or give --data-dir"
+            where = info.data_dir or "no folder: set ACQH_DATA or pass --data-dir"
             print(f"{info.name}: missing {missing}; looked in {where}")

@@ -1,8 +1,11 @@
-"""Commands that answer from a collection: once, or as a service."""
+"""``acqh search`` and ``acqh serve``."""
 
 import logging
+import os
 import shutil
 import sys
+import threading
+import webbrowser
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,60 +14,103 @@ from rich.cells import cell_len, set_cell_size
 from typer import Argument, BadParameter, Option
 
 from acqh._core.fields import FILE
-from acqh.cli._options import CollectionArgument, MaxPixelsOption, find_id
-from acqh.cli._output import count, draw_bar, print_result, printable, shorten, voice
+from acqh.cli._options import (
+    CollectionArgument,
+    MegapixelsOption,
+    QueryEncoderOption,
+    WhereOption,
+    as_pixels,
+    check_kind,
+    find_id,
+)
+from acqh.cli._output import count, draw_bar, output, print_result, printable, shorten
 
 WordsArgument = Annotated[
-    list[str] | None, Argument(metavar="WORDS", help="What to look for, such as: red car")
+    list[str] | None, Argument(metavar="WORDS", help="Words to search for, such as: red car")
 ]
-LikeOption = Annotated[
-    str | None, Option("--like", metavar="ID", help="Find items like this one; its id or file.")
-]
-WhereOption = Annotated[
-    list[str] | None,
-    Option(
-        metavar="CONDITION", help="label=NAME or COLUMN=VALUE; may be repeated, and all must hold."
-    ),
-]
-ModeOption = Annotated[
-    Literal["hybrid", "keyword", "semantic"],
-    Option(help="Search keywords in captions, names and labels, semantic similarity, or both."),
+OpenOption = Annotated[
+    bool,
+    Option("--open/--no-open", "-o", help="Open the browser.", rich_help_panel="Network"),
 ]
 
-QueryEncoderOption = Annotated[
-    Literal["default", "fast"],
-    Option(help="Encoder of query texts; fast: static token embeddings in place of MiniLM."),
-]
 
 
 def search(
     path: CollectionArgument,
     words: WordsArgument = None,
-    image: Annotated[Path | None, Option(help="An image to search for.")] = None,
-    like: LikeOption = None,
-    k: Annotated[int, Option("-k", min=1, help="How many hits.")] = 10,
-    where: WhereOption = None,
-    mode: ModeOption = "hybrid",
-    text_weight: Annotated[float, Option(min=0, help="How much the words count.")] = 1.0,
-    image_weight: Annotated[float, Option(min=0, help="How much the image counts.")] = 1.0,
+    image: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Image to search for.", rich_help_panel="Query"),
+    ] = None,
+    like: Annotated[
+        str | None,
+        Option(
+            metavar="ID",
+            help="Id or file of an item: find similar ones.",
+            rich_help_panel="Query",
+        ),
+    ] = None,
+    mode: Annotated[
+        Literal["hybrid", "keyword", "semantic"],
+        Option(
+            help="Match keywords in captions, names and labels; semantic similarity; or both.",
+            rich_help_panel="Query",
+        ),
+    ] = "hybrid",
+    text_weight: Annotated[
+        float,
+        Option(
+            min=0, help="Weight of the words in a query with an image.", rich_help_panel="Query"
+        ),
+    ] = 1.0,
+    image_weight: Annotated[
+        float,
+        Option(min=0, help="Weight of the image in a query with words.", rich_help_panel="Query"),
+    ] = 1.0,
     query_encoder: QueryEncoderOption = "default",
-    max_pixels: MaxPixelsOption = None,
+    max_megapixels: MegapixelsOption = None,
+    where: WhereOption = None,
+    k: Annotated[int, Option("-k", min=1, help="Number of hits.", rich_help_panel="Output")] = 10,
+    paths: Annotated[
+        bool,
+        Option(
+            "--paths",
+            help="Print absolute file names only, one per line.",
+            rich_help_panel="Output",
+        ),
+    ] = False,
+    nul: Annotated[
+        bool,
+        Option(
+            "-0", help="Print file names separated by NUL, for xargs -0.", rich_help_panel="Output"
+        ),
+    ] = False,
 ) -> None:
-    """Find items by words, by an image, by both, or by another item."""
+    """Search a collection by words, an image, both, or a similar item.
+
+    Example: acqh search photos.acqh dog on a beach --where year=2021
+
+    Example: acqh search photos.acqh sunset --paths -k 20
+    """  # fmt: skip
     if not words and image is None and like is None:
         raise BadParameter(
-            f"say what to look for: acqh search {path} WORDS..., or --image FILE, or --like ID"
+            f"the query is missing; use: acqh search {path} WORDS..., --image FILE or --like ID"
         )
     from acqh.collection import Collection
 
+    check_kind(path, is_collection=True)
     text = " ".join(words) if words else None
-    given = {"text": (text, text_weight), "image": (image, image_weight)}
-    weights = {name: weight for name, (value, weight) in given.items() if value is not None}
+    queries = {"text": (text, text_weight), "image": (image, image_weight)}
+    weights = {name: weight for name, (value, weight) in queries.items() if value is not None}
     with Collection.open(path, query_encoder=query_encoder) as collection:
         item = None if like is None else find_id(collection, like)
-        asked: dict[str, Any] = {"text": text, "image": image, "item": item, "weights": weights}
-        answer = collection.search(**asked, k=k, where=where, mode=mode, max_pixels=max_pixels)
-    print_result(_as_json(answer), partial(_print, answer))
+        query: dict[str, Any] = {"text": text, "image": image, "item": item, "weights": weights}
+        pixels = as_pixels(max_megapixels)
+        answer = collection.search(**query, k=k, where=where, mode=mode, max_pixels=pixels)
+    if (paths or nul) and not output.as_json:
+        _print_paths(answer, "\0" if nul else "\n")
+    else:
+        print_result(_as_json(answer), partial(_print, answer))
 
 
 def _as_json(answer: Any) -> dict[str, Any]:
@@ -74,39 +120,56 @@ def _as_json(answer: Any) -> dict[str, Any]:
     return facts
 
 
+def _print_paths(answer: Any, end: str) -> None:
+    """Print the files of hits; those of tables are relative to the current folder."""
+    files = [Path(hit.folder, file) for hit in answer.hits if (file := _file_name(hit))]
+    names = [str(file.absolute()) for file in files]
+    # A line break in a name would read as two names.
+    names = [name for name in names if end == "\0" or "\n" not in name]
+    for name in names:
+        sys.stdout.buffer.write(os.fsencode(name) + end.encode())
+    sys.stdout.flush()
+    if missing := len(answer.hits) - len(names):
+        output.note(f"acqh: {count(missing, 'hit')} without a file name")
+
+
 def _print(answer: Any) -> None:
     if not answer.hits:
-        print(f"nothing found among {count(answer.n_items, 'item')}")
+        print(f"No matches among {count(answer.n_items, 'item')}.")
         return
     width = shutil.get_terminal_size().columns
     if not answer.n_confident:
-        print("nothing stands out; the nearest are:")
+        print("No strong matches; the closest items are:")
     names = [printable(_name_of(hit)) for hit in answer.hits]
-    room = min(max(map(cell_len, names)), width // 2)
+    columns = min(max(map(cell_len, names)), width // 2)
     for rank, (hit, name) in enumerate(zip(answer.hits, names, strict=True), start=1):
         bar = draw_bar(hit.match)
-        print(f"{rank:>3}  {bar}  {set_cell_size(name, max(room, cell_len(name)))}  "
+        print(f"{rank:>3}  {bar}  {set_cell_size(name, max(columns, cell_len(name)))}  "
               f"{', '.join(hit.why)}".rstrip())  # fmt: skip
-        said = " | ".join(filter(None, (", ".join(hit.labels), hit.text)))
-        if said:
-            print(" " * 5 + shorten(printable(said), width - 5))
+        caption = " | ".join(filter(None, (", ".join(hit.labels), hit.text)))
+        if caption:
+            print(" " * 5 + shorten(printable(caption), width - 5))
     milliseconds = sum(answer.milliseconds.values())
     print(f"{len(names):,} of {count(answer.n_items, 'item')}, {milliseconds:.0f} ms")
 
 
 def _name_of(hit: Any) -> str:
-    """Return the file of a hit, and its id where that is another."""
+    """Return the file of a hit, and its id if that differs."""
     file = file_of(hit)
-    # The id of a folder's image is its file, unless it was moved.
+    # The id of an image in a folder is its file, unless it was moved.
     same = not file or hit.id in (file, hit.fields.get(FILE))
     return (file or hit.id) if same else f"{file} (id {hit.id})"
 
 
-def file_of(hit: Any) -> str:
-    """Return the file of a hit, as it can be opened from here where that is known; "" for none."""
+def _file_name(hit: Any) -> str | None:
     from acqh.web.originals import file_of as name_of
 
-    name = name_of(hit)
+    return name_of(hit)
+
+
+def file_of(hit: Any) -> str:
+    """Return the file of a hit, relative to the current folder if it lies in it; "" for none."""
+    name = _file_name(hit)
     if name is None:
         return ""
     path = Path(hit.folder, name)
@@ -115,56 +178,138 @@ def file_of(hit: Any) -> str:
 
 def serve(
     collection: CollectionArgument,
-    host: Annotated[str | None, Option(help="Any but loopback needs a token.")] = None,
-    port: Annotated[int | None, Option(min=0, max=65535, help="By default 8000.")] = None,
-    token_file: Annotated[Path | None, Option(help="The token of readers.")] = None,
-    write_token_file: Annotated[Path | None, Option(help="The token of writers.")] = None,
-    image_root: Annotated[
-        Path | None, Option(exists=True, file_okay=False, help="Where the images are, to link to.")
+    host: Annotated[
+        str | None,
+        Option(
+            metavar="ADDRESS",
+            help="Address to listen on. The default admits only this computer; others need "
+            "--token-file.",
+            show_default="127.0.0.1",
+            envvar="ACQH_HOST",
+            rich_help_panel="Network",
+        ),
     ] = None,
-    root_path: Annotated[str | None, Option(help="What a proxy puts before every path.")] = None,
-    examples: Annotated[
-        list[str] | None, Option("--try", help="Words the page offers to try; may be repeated.")
+    port: Annotated[
+        int | None,
+        Option(
+            min=0,
+            max=65535,
+            help="Port to listen on; 0 takes a free one.",
+            show_default="8000",
+            envvar="ACQH_PORT",
+            rich_help_panel="Network",
+        ),
+    ] = None,
+    open_browser: OpenOption = False,
+    root_path: Annotated[
+        str | None,
+        Option(
+            metavar="PATH",
+            help="Prefix that a proxy adds to every path, such as /photos.",
+            envvar="ACQH_ROOT_PATH",
+            rich_help_panel="Network",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        Option(
+            min=1,
+            help="Number of processes. Default: one per core, at most 4.",
+            envvar="ACQH_WORKERS",
+            rich_help_panel="Network",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="File with the token that readers must send.",
+            envvar="ACQH_TOKEN_FILE",
+            rich_help_panel="Access",
+        ),
+    ] = None,
+    write_token_file: Annotated[
+        Path | None,
+        Option(
+            metavar="FILE",
+            help="File with the token that permits changes. Default: read-only.",
+            envvar="ACQH_WRITE_TOKEN_FILE",
+            rich_help_panel="Access",
+        ),
+    ] = None,
+    originals: Annotated[
+        Path | None,
+        Option(
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+            help="Folder of the original images. Default: the tracked folders, on this computer "
+            "only.",
+            rich_help_panel="Web interface",
+        ),
+    ] = None,
+    suggestions: Annotated[
+        list[str] | None,
+        Option(
+            "--suggest",
+            metavar="WORDS",
+            help="Query to suggest on the start page; may be repeated.",
+            rich_help_panel="Web interface",
+        ),
     ] = None,
     query_encoder: QueryEncoderOption = "default",
-    workers: Annotated[
-        int | None, Option(min=1, help="Processes. Default: one per core, at most 4.")
-    ] = None,
 ) -> None:
-    """Serve the search page of a collection, and HTTP.
+    """Start a web server with the search interface and a JSON API.
 
-    To this machine and read-only, unless told otherwise.
+    By default it serves only this computer, read-only. Stop it with Ctrl-C. More settings come
+    from environment variables, such as ACQH_N_THREADS=8.
 
-    Every setting may also be given in the environment, such as ACQH_N_THREADS=8.
+    Example: acqh serve photos.acqh --open
     """
     from acqh.serve import run
 
     settings = _settings(
         collection=collection, host=host, port=port, token_file=token_file,
-        write_token_file=write_token_file, originals=image_root, root_path=root_path,
-        examples=examples or None,
-        query_encoder=query_encoder, workers=workers,
+        write_token_file=write_token_file, originals=originals, root_path=root_path,
+        examples=suggestions or None, query_encoder=query_encoder, workers=workers,
     )  # fmt: skip
     logging.basicConfig(
-        format="%(asctime)s %(levelname)s %(message)s", level=voice.level(logging.INFO)
+        format="%(asctime)s %(levelname)s %(message)s", level=output.level(logging.INFO)
     )
-    run(settings, lambda address: print(f"serving {collection} at {address}", file=sys.stderr))
+
+    def announce(address: str) -> None:
+        print(f"Serving {collection} at {address}", file=sys.stderr)
+        if open_browser:
+            _open_browser(address)
+
+    run(settings, announce)
 
 
-def _settings(**given: Any) -> Any:
-    """Return the settings given, the others from the environment; refuse what is wrong in it."""
+def _open_browser(address: str) -> None:
+    """Open an address in the browser, if there is a display."""
+    is_desktop = sys.platform in ("win32", "darwin")
+    if is_desktop or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+
+# Options whose names differ from the settings of the server.
+_OPTIONS = {"examples": "--suggest"}
+
+
+def _settings(**values: Any) -> Any:
+    """Return the settings: options first, then environment variables."""
     from pydantic import ValidationError
 
     from acqh.serve import Settings
 
     try:
-        return Settings(**{name: value for name, value in given.items() if value is not None})
+        return Settings(**{name: value for name, value in values.items() if value is not None})
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in wrong["loc"])
-        variable = f"ACQH_{name.upper()}"
-        said = variable if given.get(name) is None else f"--{name.replace('_', '-')}"
-        # The one setting with a pattern is the path that a proxy puts before all others.
+        option = _OPTIONS.get(name, f"--{name.replace('_', '-')}")
+        source = f"ACQH_{name.upper()}" if values.get(name) is None else option
+        # The one setting with a pattern is the prefix of a proxy.
         is_path = wrong["type"] == "string_pattern_mismatch"
-        why = "give a path such as /photos" if is_path else wrong["msg"]
-        raise BadParameter(f"{said}: {why}, got {wrong['input']!r}") from None
+        fix = "use a path such as /photos" if is_path else wrong["msg"]
+        raise BadParameter(f"{source}: {fix}, got {wrong['input']!r}") from None

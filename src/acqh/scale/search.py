@@ -34,6 +34,7 @@ def search_table(
     view: str | None = None,
     k: int = 10,
     chunk_size: int = 8_192,
+    overwrite: bool = False,
     client: Any = None,
     progress: Progress | None = None,
 ) -> int:
@@ -60,6 +61,8 @@ def search_table(
         How many items to find for each query.
     chunk_size : int, default 8,192
         Queries searched for at a time; not used where the source comes in chunks.
+    overwrite : bool, default False
+        Replace the file if it exists.
     client : distributed.Client, optional
         Whose workers read queries and search; they must see the source and the index, which is then
         given by its path, under the same paths.
@@ -80,7 +83,7 @@ def search_table(
     ViewError
         Queries without the view, or that the model cannot project.
     FileExistsError
-        There is such a file.
+        The file exists, and `overwrite` is False.
     CorruptBundleError
         The index is damaged.
     ClusterError
@@ -99,7 +102,7 @@ def search_table(
     ['query,rank,id,score', '0,1,..., '0,2,...]
     """
     check_positive_int(k, "k")
-    target = check_target(out, overwrite=False)
+    target = check_target(out, overwrite=overwrite)
     if target.suffix not in (".csv", ".parquet"):
         raise InvalidInputError(f"{target} must end in .csv or .parquet")
     opened = open_index(index)

@@ -15,6 +15,7 @@ import numpy as np
 from acqh._core.fields import IMAGE_FIELDS
 from acqh._core.runtime import Progress
 from acqh.collection import Collection, Item
+from acqh.collection.search.query import Where
 from acqh.collection.store.words import names_in
 from acqh.encoders.images import THUMBNAIL_SIDE, make_thumbnail, read_image
 from acqh.errors import AcqhError, CollectionError, InvalidInputError
@@ -87,7 +88,7 @@ def site(
     captions: bool = True,
     fields: Sequence[str] = (),
     thumbnails: int | None = 128,
-    only: str | None = None,
+    where: Where = None,
     base_url: str | None = None,
     progress: Progress | None = None,
 ) -> SiteReport:
@@ -111,8 +112,8 @@ def site(
     thumbnails : int, optional
         Longest side of small images in pixels; None for none. Collections keep 128 pixels: larger
         ones are made from the originals, in the folder that the collection follows.
-    only : str, optional
-        Publish only the items with this label.
+    where : mapping, str or iterable of str, optional
+        Publish only the items that meet this filter, as for `Collection.search`.
     base_url : str, optional
         Where originals are: the field ``file`` is added to it, and so published.
     progress : callable, optional
@@ -142,9 +143,12 @@ def site(
     (2, ['codes', 'map', 'page', 'queries', 'texts', 'words'])
     """
     every = (item for page in collection.batches() for item, _ in page)
-    kept = [item for item in every if only is None or only in item.labels]
-    if not kept and only is not None:
-        raise InvalidInputError(f"no item has the label {only!r}")
+    kept = list(every)
+    if where is not None:
+        chosen = {hit.id for hit in collection.browse(where=where, k=max(1, len(kept))).hits}
+        kept = [item for item in kept if item.id in chosen]
+        if not kept:
+            raise InvalidInputError(f"no item meets {where!r}; relax the filter")
     if missing := set(fields) - (known := collection.fields().keys()):
         there = ", ".join(sorted(known)) or "none"
         raise InvalidInputError(f"no item has a field {sorted(missing)[0]!r}; there are: {there}")
@@ -170,7 +174,7 @@ def site(
         "words": _words(made, items, kept),
         "text": _queries(made, collection),
         "map": _map(made, collection, items, ids, slots),
-        "examples": examples_in(collection) if only is None else [],
+        "examples": examples_in(collection) if where is None else [],
     }
     levels = collection.opened.index.levels
     facts["levels"] = levels._asdict() | {"squares": levels.squares.tolist()}

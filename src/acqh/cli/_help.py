@@ -1,0 +1,56 @@
+"""Help of commands: value names without types, usage lines without braces."""
+
+from typing import Any
+
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+# Names of values by the type that Typer shows.
+_METAVARS = {"int": "N", "int range": "N", "float": "N", "float range": "N", "str": "TEXT",
+             "path": "PATH", "bool": "", "list[str]": "TEXT", "list[path]": "PATH"}  # fmt: skip
+
+
+class _PlainHelp:
+    """Mixin of commands and groups."""
+
+    def get_params(self, context: Any) -> list[Any]:
+        """Return the parameters, each shown by the name of its value alone."""
+        params: list[Any] = super().get_params(context)  # type: ignore[misc]
+        for param in params:
+            if isinstance(param, TyperOption) and param.metavar is None:
+                label = param.display_type(context).strip("<>")
+                param.metavar = _METAVARS.get(label, label)
+            if isinstance(param, TyperArgument):
+                param.display_type_rich = lambda **_: ""  # type: ignore[method-assign]
+            # The text of the option has its range, if it matters.
+            param._get_number_range_help_str = lambda: None
+        return params
+
+    def collect_usage_pieces(self, context: Any) -> list[str]:
+        """Return the parts of the usage line."""
+        pieces = []
+        for param in self.get_params(context):
+            if isinstance(param, TyperArgument):
+                name = f"{param.display_name_raw}{'...' if param.nargs != 1 else ''}"
+                pieces.append(name if param.required else f"[{name}]")
+        return [*pieces, "[OPTIONS]", *(["COMMAND ..."] if isinstance(self, TyperGroup) else [])]
+
+
+class Command(_PlainHelp, TyperCommand):
+    """A command."""
+
+
+class Group(_PlainHelp, TyperGroup):
+    """A command with sub-commands."""
+
+
+def split_help(docstring: str) -> tuple[str, str]:
+    r"""Return the help of a command and its examples, from its docstring.
+
+    Examples
+    --------
+    >>> split_help("Show a thing.\n\nExample: acqh show a")
+    ('Show a thing.', 'Example: acqh show a')
+    """
+    paragraphs = [" ".join(text.split()) for text in docstring.split("\n\n")]
+    examples = [text for text in paragraphs if text.startswith("Example: ")]
+    return "\n\n".join(text for text in paragraphs if text not in examples), "\n".join(examples)

@@ -1,0 +1,155 @@
+"""``acqh export``: collections and indexes in other formats."""
+
+import shlex
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from typer import Argument, Option
+
+from acqh.cli._options import (
+    CollectionArgument,
+    OverwriteOption,
+    WhereOption,
+    flag,
+    parse_list,
+)
+from acqh.cli._output import count, print_done, print_result, reporting
+
+SourceArgument = Annotated[
+    Path,
+    Argument(
+        metavar="SOURCE",
+        help="Collection made by acqh build, or index made by acqh compress or acqh index.",
+    ),
+]
+FileOption = Annotated[
+    Path, Option(metavar="FILE", help="File to write.", rich_help_panel="Output")
+]
+CodesOption = Annotated[bool, flag("codes", "Write codes instead of vectors.", "Contents")]
+MetadataOption = Annotated[
+    bool,
+    Option(
+        "--metadata/--no-metadata",
+        help="Also write texts, labels and fields.",
+        rich_help_panel="Contents",
+    ),
+]
+
+
+def site(
+    source: CollectionArgument,
+    out: Annotated[
+        Path,
+        Option(
+            metavar="DIR",
+            help="Folder to write. A site in it is updated.",
+            rich_help_panel="Output",
+        ),
+    ],
+    captions: Annotated[
+        bool,
+        Option("--captions/--no-captions", help="Publish texts.", rich_help_panel="Contents"),
+    ] = True,
+    fields: Annotated[
+        str,
+        Option(
+            metavar="NAME,...",
+            help="Fields to publish, such as date,author. Default: none.",
+            show_default=False,
+            rich_help_panel="Contents",
+        ),
+    ] = "",
+    thumbnails: Annotated[
+        Literal["none", "48", "64", "96", "128", "160", "320"],
+        Option(
+            metavar="N",
+            help="Longest side of thumbnails in pixels: none, 48, 64, 96, 128, 160 or 320. Above "
+            "128 they are made from the original files.",
+            rich_help_panel="Contents",
+        ),
+    ] = "128",
+    where: WhereOption = None,
+    base_url: Annotated[
+        str | None,
+        Option(
+            metavar="URL",
+            help="Address of the folder with the original images, to link to them.",
+            rich_help_panel="Contents",
+        ),
+    ] = None,
+) -> None:
+    """Write a search site: a folder of files for any web host.
+
+    Visitors search in their browsers. The site publishes thumbnails, labels, texts and the fields
+    that you name. It never publishes ids or paths.
+
+    Example: acqh export site photos.acqh --out public --fields date
+    """
+    from acqh.collection import Collection
+    from acqh.export import site as write_site
+
+    side = None if thumbnails == "none" else int(thumbnails)
+    options: dict[str, Any] = {"captions": captions, "thumbnails": side, "base_url": base_url}
+    with reporting() as progress, Collection.open(source) as collection:
+        options |= {"fields": parse_list(fields), "where": where, "progress": progress}
+        report = write_site(collection, out, **options)
+    parts = ", ".join(f"{name} {size / 1e3:,.0f} kB" for name, size in report.n_bytes.items())
+    shown = ["thumbnails"] * ("images" in report.n_bytes) + ["labels", "codes"]
+    shown += ["texts"] * captions + [f"field {name}" for name in report.fields]
+    shown += ["addresses of originals"] * (base_url is not None)
+    text = (
+        f"Wrote {count(report.n_items, 'item')} to {out}: "
+        f"{sum(report.n_bytes.values()) / 1e6:.1f} MB, "
+        f"{report.n_first / 1e6:.1f} MB before the first result.\n"
+        f"Size: {parts}.\nPublished: {', '.join(shown)}.\n"
+        f"{count(report.n_written, 'file')} written, {report.n_removed:,} removed.\n"
+        f"Preview: python -m http.server --directory {shlex.quote(str(out))}"
+    )
+    print_result(asdict(report), text)
+
+
+def parquet(
+    source: SourceArgument,
+    out: FileOption,
+    codes: CodesOption = False,
+    metadata: MetadataOption = True,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Write the vectors or codes of a collection or an index as a Parquet table.
+
+    The inner product of two vectors is their score.
+
+    Example: acqh export parquet photos.acqh --out photos.parquet
+    """
+    from acqh.export import export_parquet
+
+    _write(export_parquet, source, out, codes=codes, metadata=metadata, overwrite=overwrite)
+
+
+def faiss(
+    source: SourceArgument,
+    out: FileOption,
+    codes: CodesOption = False,
+    metadata: MetadataOption = True,
+    overwrite: OverwriteOption = False,
+) -> None:
+    """Write the vectors or codes of a collection or an index as a Faiss index.
+
+    The inner product of two vectors is their score.
+
+    Example: acqh export faiss photos.acqh --out photos.faiss
+    """
+    from acqh.export import export_faiss
+
+    _write(export_faiss, source, out, codes=codes, metadata=metadata, overwrite=overwrite)
+
+
+def _write(write: Callable[..., Any], source: Path, out: Path, **options: Any) -> None:
+    with reporting() as progress:
+        report = write(source, out, **options, progress=progress)
+    facts = {name: getattr(report, name) for name in ("n_items", "files", "n_bytes")}
+    files = ", ".join(str(file) for file in report.files)
+    size = f"{report.n_bytes / 1e6:.1f} MB"
+    print_done(facts, f"Wrote {count(report.n_items, 'item')} to {files}, {size}")
