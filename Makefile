@@ -37,8 +37,8 @@ $(VENV)/.bench: $(VENV)/.dev
 	$(PIP) install --constraint constraints.txt --group bench
 	@touch $@
 
-demo: $(VENV)/.demo  ## the embedded emoji set: its table, then, on a terminal, its search page
-	$(BIN)/acqh demo
+demo: $(VENV)/.demo  ## the embedded emoji set: its evaluation, then, on a terminal, the web interface
+	$(BIN)/acqh demo --evaluate
 
 # One process a core: threads of their own would only wait for one another.
 RUN_TESTS := $(BIN)/python tests/compile_once.py && OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal

@@ -11,7 +11,7 @@ from acqh.cli import app
 
 TUTORIALS = Path(__file__).resolve().parents[1] / "docs" / "tutorials"
 # These take long, do not end, or are of files that the reader has.
-NOT_TYPED = "serve|demo|sync|bench|report"
+NOT_TYPED = "open|serve|demo|sync|bench|report"
 
 
 def type_in(command):

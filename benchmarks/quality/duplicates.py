@@ -4,8 +4,8 @@ Prints JSON lines. ``copies``: of 60 edited copies of photographs of ``../shared
 ``../shared/coco``, stored with 3,000 photographs (rows 1,500 to 2,999 of either), those in one
 group "same image" with their original, and pairs of different photographs in one group. ``drawn``:
 of different images of one kind (``drawings.py``) those in a group
-with another one, and those of which no file is left if what ``--keep best`` lists is removed; of
-copies of twelve of them (JPEG of quality 75 and 40, 60 % of the size), those found. ``emoji``:
+with another one, and those of which no file is left if what ``--list-removable`` lists is removed;
+of copies of twelve of them (JPEG of quality 75 and 40, 60 % of the size), those found. ``emoji``:
 groups of the emoji of the package. ``search``: hits "same image" of an image that is not stored,
 and of copies of stored ones. ``seconds``: time of `duplicates` for similar images.
 

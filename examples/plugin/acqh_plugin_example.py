@@ -2,7 +2,7 @@
 
 Without installing anything::
 
-    acqh bench emoji --method acqh_plugin_example.py:LabelCentroids --methods acqh --out results
+    acqh bench emoji --method-file acqh_plugin_example.py:LabelCentroids --methods acqh --out results
 
 After ``pip install .`` in this folder, both have names like all others::
 

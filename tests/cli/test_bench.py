@@ -21,7 +21,7 @@ def run(*arguments):
 
 def test_a_dry_run_lists_runs_and_writes_nothing(tmp_path, data_file):
     out = tmp_path / "out"
-    options = ("--methods", "acqh,random", "--seeds", "2", "--out", str(out), "--dry-run")
+    options = ("--methods", "acqh,random", "--splits", "2", "--out", str(out), "--dry-run")
     plan = json.loads(run(data_file, *options, "--json").stdout)
     # Five lengths and two seeds; labelled, hashed and unified.
     assert plan["n_to_run"] == len(plan["runs"]) == 2 * 5 * 2 * 3

@@ -38,7 +38,7 @@ def test_datasets_lists_all_and_says_what_is_missing(tmp_path):
 
 @pytest.mark.slow
 def test_the_demo_prints_both_directions_and_both_protocols_and_ends(tmp_path):
-    done = run("demo", "--json", XDG_CACHE_HOME=str(tmp_path))
+    done = run("demo", "--evaluate", "--json", XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
     assert {row["protocol"] for row in rows} == {"labelled", "unlabelled"}
@@ -57,7 +57,7 @@ def test_verify_tells_whole_bundles_from_damaged_ones(tmp_path):
     acqh.HammingIndex(8).add([[7], [9]]).save(path)
     done = run("verify", str(path))
     assert done.returncode == 0, done.stderr
-    assert "whole. hamming-index" in done.stdout
+    assert "OK: " in done.stdout
     member = next(path.glob("*.safetensors"))
     content = bytearray(member.read_bytes())
     content[-1] ^= 1

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+import acqh
 from acqh.cli import app
 from acqh.cli.collections import _beside, build
 from acqh.collection import BuildSettings, Collection
@@ -36,8 +37,9 @@ def test_the_command_and_python_build_with_the_same_options():
     in_python, typed = defaults(Collection.build), defaults(build)
     assert settings.items() <= in_python.items()
     typed["random_state"] = typed.pop("seed")
-    assert in_python.keys() - typed.keys() == {"progress"}
-    assert typed.keys() - in_python.keys() == {"out", "encoder", "relearn"}
+    assert in_python.keys() - typed.keys() == {"progress", "max_pixels"}
+    assert typed.keys() - in_python.keys() == {"out", "encoder", "max_megapixels"}
+    settings.pop("max_pixels")
     assert {name: typed[name] for name in settings} == settings
 
 
@@ -65,9 +67,8 @@ def built(photos, tmp_path_factory):
     path = tmp_path_factory.mktemp("built") / "photos.acqh"
     done = run("build", photos / "manifest.csv", "--out", path, *PLAIN,
                "--targets", "labels=0.5, text=0.3,image=0.2")  # fmt: skip
-    assert "24 items" in done.stdout
-    assert "by labels 0.5, text 0.3, image 0.2" in " ".join(done.stdout.split())
-    assert "left out manifest.csv, line 26" in done.stderr
+    assert "Indexed 24 items" in done.stdout
+    assert "manifest.csv, line 26" in done.stderr
     return path
 
 
@@ -92,7 +93,7 @@ def test_hits_show_a_bar_the_file_its_id_and_why(built, monkeypatch):
     assert lines[1].startswith("     flower | ")
     assert lines[-1].startswith("3 of 24 items")
     assert max(map(len, lines)) <= 60
-    assert "nothing found among 24 items" in run("search", built, "xyzzy").stdout
+    assert "No matches" in run("search", built, "xyzzy").stdout
 
 
 def test_add_and_remove_change_the_collection(built, photos, tmp_path):
@@ -102,16 +103,16 @@ def test_add_and_remove_change_the_collection(built, photos, tmp_path):
         ).stdout
     )
     assert report == {"ids": ["x"], "skipped": [], "n_items": 25}
-    assert "left out" in run("add", built, "--text", "rose", "--id", "x", code=1).stderr
+    assert "Skipped 1" in run("add", built, "--text", "rose", "--id", "x", code=1).stderr
+    assert "Added 1 item" in run("add", built, "--text", "rose", "--id", "x", "--overwrite").stdout
     more = tmp_path / "more.jsonl"
     more.write_text('{"text": "a fast car", "id": "y"}\n{"text": "", "id": "z"}\n')
-    assert "1 item added, 26" in run("add", built, more).stdout
-    assert "2 items removed, 24 left" in run("remove", built, "x", "y").stdout
-    whole = run("verify", built).stdout.replace("\n", " ")
-    assert "whole. collection, 24 items" in whole
-    assert (
-        "Built with --image-encoder hog --text-encoder tfidf --n-components 128 --bytes 8" in whole
-    )
+    assert "Added 1 item" in run("add", built, more).stdout
+    assert "Removed 2 items" in run("remove", built, "x", "y").stdout
+    report = run("verify", built, "--verbose").stdout.replace("\n", " ")
+    assert report.startswith("OK: ")
+    assert "24 items" in report
+    assert "--image-encoder hog --text-encoder tfidf --n-components 128 --bytes 8" in report
 
 
 def test_empty_cells_remove_labels_with_clear_alone(built, tmp_path):
@@ -125,9 +126,9 @@ def test_empty_cells_remove_labels_with_clear_alone(built, tmp_path):
 
     before = stored()
     assert all(before)
-    run("label", path, table)
+    run("annotate", path, table)
     assert stored() == before
-    assert "1 item labelled" in run("label", path, table, "--clear").stdout
+    assert "Updated 1 item" in run("annotate", path, table, "--clear").stdout
     assert stored() == ((), None)
 
 
@@ -155,8 +156,8 @@ def test_an_item_is_removed_by_its_file(photos, tmp_path, named, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run("build", "few", *PLAIN)  # which makes few.acqh, beside the folder
     (folder / "0.png").rename(folder / "zero.png")
-    run("sync", "few", path)
-    assert "1 item removed, 2 left" in run("remove", path, named.format(folder="few")).stdout
+    run("sync", path, "few")
+    assert "Removed 1 item" in run("remove", path, named.format(folder="few")).stdout
     expected = {"zero.png": {"1.png", "2.png"}}.get(named, {"0.png", "2.png"})
     with Collection.open(path) as collection:
         assert set(collection) == expected
@@ -180,26 +181,25 @@ def test_sync_follows_a_folder_and_says_what_it_did(built, photos, tmp_path):
     (folder / "broken.png").write_bytes(b"no image")
     path = tmp_path / "folder.acqh"
     done = run("build", folder, "--out", path)
-    assert "3 items" in done.stdout
+    assert "Indexed 3 photos" in done.stdout
     assert "broken.png" in done.stderr
-    assert "none with labels" in done.stdout
     (folder / "0.png").rename(folder / "zero.png")
     (folder / "1.png").unlink()
     shutil.copy(photos / "5.png", folder)
-    answer = json.loads(run("sync", folder, path, "--json").stdout)
+    answer = json.loads(run("sync", path, folder, "--json").stdout)
     found = {name: answer[name] for name in ("new", "changed", "moved", "deleted", "unreadable")}
     assert found == {"new": 1, "changed": 0, "moved": 1, "deleted": 1, "unreadable": 1}
-    assert "3 items; 0 new" in run("sync", folder, path).stdout
+    assert "3 items; 0 new" in run("sync", path).stdout
     table = run("search", path, "--image", folder / "zero.png", "-k", "1").stdout
     assert "zero.png" in table  # where it is now, beside its id
     assert "labels" not in table
     shutil.rmtree(folder)
     folder.mkdir()
-    assert isinstance(run("sync", folder, path, code=1).exception, CollectionError)
-    plan = run("sync", folder, path, "--dry-run").stdout
+    assert isinstance(run("sync", path, folder, code=1).exception, CollectionError)
+    plan = run("sync", path, "--dry-run").stdout
     assert "3 deleted" in plan
     assert "deleted: 5.png" in plan
-    assert "3 deleted" in run("sync", folder, path, "--delete", "--forget").stdout
+    assert "3 deleted" in run("sync", path, "--delete", "--forget").stdout
 
 
 def test_a_table_that_a_folder_does_not_use_is_named(photos, tmp_path):
@@ -214,22 +214,19 @@ def test_a_collection_learns_again_from_what_it_keeps(built, photos, tmp_path):
     folder.mkdir()
     for number in range(3):
         shutil.copy(photos / f"{number}.png", folder)
-    synced = json.loads(run("sync", folder, path, "--json").stdout)
+    synced = json.loads(run("sync", path, folder, "--json").stdout)
     assert synced["drift"]["n_added"] >= 3  # others may have added to what is copied
-    done = run("build", path, "--relearn")
-    assert "27 items, 24 of them with 2 labels, 0 left out" in " ".join(done.stdout.split())
-    assert "Learnt from 27" in done.stdout
+    assert "Retrained 27 items" in run("retrain", path).stdout
     with Collection.open(path) as collection:
         assert collection.drift.n_added == 0
-    assert "--out" in run("build", path, "--relearn", "--out", "x", code=2).output
 
 
-def test_label_gives_words_to_items_that_are_there(built, tmp_path):
+def test_annotate_updates_items(built, tmp_path):
     path, table = shutil.copytree(built, tmp_path / "c.acqh"), tmp_path / "words.csv"
     table.write_text("id,text\nn0,an unheard-of zebra\nnone,a\n")
-    done = run("label", path, table)
-    assert "1 item labelled, 24 in all" in " ".join(done.stdout.split())
-    assert "left out words.csv, line 3" in done.stderr
+    done = run("annotate", path, table)
+    assert "Updated 1 item of 24" in done.stdout
+    assert "words.csv, line 3" in done.stderr
     found = json.loads(run("search", path, "zebra", "--json").stdout)["hits"][0]
     assert (found["id"], found["labels"]) == ("n0", ["flower"])
 
@@ -240,10 +237,80 @@ def test_the_first_sync_builds_and_a_manifest_stops_it(photos, tmp_path):
     for number in range(8):
         shutil.copy(photos / f"{number}.png", folder)
     (folder / "manifest.csv").write_text("image\n0.png\n")
-    assert isinstance(run("sync", folder, path, code=1).exception, CollectionError)
+    assert isinstance(run("sync", path, folder, code=1).exception, CollectionError)
     (folder / "manifest.csv").unlink()
-    assert "8 items; 8 new" in run("sync", folder, path).stdout
-    assert "8 unchanged" in run("sync", folder, path).stdout
-    assert f"acqh sync {folder} {path}" in str(run("build", folder, code=1).exception)
+    assert "8 items; 8 new" in run("sync", path, folder).stdout
+    assert "8 unchanged" in run("sync", path).stdout
+    assert f"acqh sync {path} {folder}" in str(run("build", folder, code=1).exception)
     answer = json.loads(run("search", path, "--image", folder / "3.png", "--json").stdout)
     assert answer["hits"][0]["fields"]["file"] == answer["hits"][0]["id"]
+
+
+@pytest.fixture
+def folder(photos, tmp_path):
+    (tmp_path / "photos").mkdir()
+    for number in range(4):
+        shutil.copy(photos / f"{number}.png", tmp_path / "photos")
+    return tmp_path / "photos"
+
+
+def test_sync_without_a_folder_takes_all_that_are_tracked(folder, photos, tmp_path):
+    path, other = tmp_path / "c.acqh", tmp_path / "other"
+    assert "FOLDER" in str(run("sync", path, code=1).exception)
+    run("sync", path, folder)
+    other.mkdir()
+    shutil.copy(photos / "8.png", other)
+    run("sync", path, other)
+    shutil.copy(photos / "9.png", other)
+    (folder / "0.png").unlink()
+    answer = json.loads(run("sync", path, "--json").stdout)
+    assert (answer["new"], answer["deleted"], answer["unchanged"]) == (1, 1, 4)
+
+
+def test_sync_without_a_tracked_folder_asks_for_one(built):
+    assert "tracks no folder" in str(run("sync", built, code=1).exception)
+
+
+def test_search_prints_absolute_paths_by_line_or_nul(folder, tmp_path, monkeypatch):
+    run("build", folder, *PLAIN)
+    search = ("search", tmp_path / "photos.acqh", "--image", folder / "3.png", "-k", "4")
+    lines = run(*search, "--paths").stdout.splitlines()
+    assert lines[0] == str(folder / "3.png")
+    assert set(lines) == {str(folder / f"{number}.png") for number in range(4)}
+    assert run(*search, "-0").stdout.split("\0") == [*lines, ""]
+
+
+def test_info_names_items_folders_encoders_and_dates(folder, tmp_path):
+    run("build", folder, *PLAIN)
+    path = tmp_path / "photos.acqh"
+    answer = json.loads(run("info", path, "--json").stdout)
+    assert answer["n_items"] == 4
+    assert answer["folders"] == [str(folder)]
+    assert answer["built"] <= answer["changed"]
+    assert set(answer["encoders"]) == {"image"}
+    shown = run("info", path).stdout
+    assert str(folder) in shown
+    assert acqh.__version__ in shown
+
+
+def test_open_builds_then_syncs_and_serves_with_the_browser(folder, tmp_path, monkeypatch):
+    served = []
+    monkeypatch.setattr("acqh.cli.search.serve", lambda _, **options: served.append(options))
+    assert "Indexed 4 photos" in run("open", folder).stdout
+    (folder / "0.png").unlink()
+    assert "1 deleted" in run("open", folder, "--port", "9").stdout
+    run("open", tmp_path / "photos.acqh")
+    assert [options["open_browser"] for options in served] == [True] * 3
+    assert [options["port"] for options in served] == [0, 9, 0]
+    for number in range(1, 4):
+        (folder / f"{number}.png").unlink()
+    assert "not updated" in run("open", folder).stderr  # and served as it is
+
+
+def test_skipped_files_are_grouped_by_reason(folder):
+    for number in range(9):
+        (folder / f"bad{number}.png").write_bytes(b"x" * (number + 1))
+    shown = run("build", folder, *PLAIN).stderr
+    assert shown.count("Skipped 9") == 1
+    assert shown.count("bad") == 5
+    assert "and 4 more" in shown

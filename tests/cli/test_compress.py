@@ -26,8 +26,8 @@ def place(tmp_path_factory):
     np.savez(folder / "pair.npz", items=items, queries=queries)
     np.save(folder / "queries.npy", queries)
     result = call(
-        "compress", folder / "pair.npz", "--view", "items", "--queries", folder / "queries.npy",
-        "--out", folder / "index", "--bytes", 2,
+        "compress", folder / "pair.npz", "--items-column", "items",
+        "--queries", folder / "queries.npy", "--out", folder / "index", "--bytes", 2,
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "recall@10" in result.output
@@ -44,7 +44,7 @@ def test_the_index_is_that_of_the_library(place):
 
 @pytest.mark.parametrize("named", [False, True])
 def test_it_is_searched_for_a_file_of_queries(place, tmp_path, named):
-    queries = ("pair.npz", "--view", "queries") if named else ("queries.npy",)
+    queries = ("pair.npz", "--modality", "queries") if named else ("queries.npy",)
     source, *options = queries
     out = tmp_path / "hits.csv"
     found = call("query", place / "index", place / source, *options, "--out", out)
@@ -77,9 +77,34 @@ def test_queries_of_another_width_than_the_index_are_refused(place, tmp_path):
     assert "(3, 7)" in str(result.exception)
 
 
-def test_an_index_that_is_there_is_not_overwritten(place):
-    result = call("compress", place / "queries.npy", "--out", place / "index")
-    assert "exists" in str(result.exception)
+def test_an_index_is_replaced_with_overwrite_only(place, tmp_path):
+    compress = ("compress", place / "queries.npy", "--bytes", 1, "--out", tmp_path / "index")
+    assert call(*compress).exit_code == 0
+    assert "--overwrite" in str(call(*compress).exception)
+    assert call(*compress, "--overwrite").exit_code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+def test_overwrite_replaces_neither_other_folders_nor_collections(place, tmp_path):
+    compress = ("compress", place / "queries.npy", "--bytes", 1, "--overwrite", "--out")
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "thesis.tex").write_text("x")
+    assert isinstance(call(*compress, tmp_path / "thesis").exception, InvalidInputError)
+    things = [acqh.collection.Item(text=text) for text in ("a rose", "a car")]
+    acqh.Collection.build(things, tmp_path / "things.acqh", text_encoder="tfidf").close()
+    assert isinstance(call(*compress, tmp_path / "things.acqh").exception, InvalidInputError)
+    assert (tmp_path / "thesis" / "thesis.tex").exists()
+    assert acqh.verify(tmp_path / "things.acqh").ok
+
+
+def test_query_names_search_for_a_collection_and_search_names_query(place, tmp_path):
+    things = [acqh.collection.Item(text=text) for text in ("a rose", "a car")]
+    path = tmp_path / "things.acqh"
+    acqh.Collection.build(things, path, text_encoder="tfidf").close()
+    query = call("query", path, place / "queries.npy")
+    assert f"acqh search {path}" in str(query.exception)
+    search = call("search", place / "index", "rose")
+    assert f"acqh query {place / 'index'}" in str(search.exception)
 
 
 @pytest.mark.parametrize("n_bytes", [0, 17])
@@ -100,8 +125,8 @@ def test_recall_of_several_indexes_is_one_table(place, tmp_path):
     np.save(tmp_path / "items.npy", items)
     result = call(
         "recall", place / "index", tmp_path / "flat.faiss", tmp_path / "answers.npy",
-        "--items", tmp_path / "items.npy", "--queries", place / "queries.npy", "-k", "1,10",
-        "--figure", tmp_path / "recall.svg", "--json",
+        "--items", tmp_path / "items.npy", "--queries", place / "queries.npy", "--at", "1,10",
+        "--plot", tmp_path / "recall.svg", "--json",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
@@ -115,14 +140,14 @@ def test_recall_of_several_indexes_is_one_table(place, tmp_path):
 
 def test_a_sweep_says_how_many_bytes_are_enough(place):
     result = call(
-        "compress", place / "pair.npz", "--view", "items", "--queries", place / "queries.npy",
-        "--sweep", "1,2",
+        "compress", place / "pair.npz", "--items-column", "items",
+        "--queries", place / "queries.npy", "--sweep", "1,2",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    assert "take 2 bytes per item" in result.stdout
+    assert "2 bytes per item" in result.stdout
     refused = call("compress", place / "pair.npz", "--sweep", "1;2")
     assert refused.exit_code == 2
-    assert "give whole numbers" in refused.output
+    assert "whole numbers" in refused.output
 
 
 def test_recall_of_an_index_with_other_items_is_an_error(place, tmp_path):
@@ -144,7 +169,7 @@ def test_recall_of_items_with_text_ids(place, tmp_path):
     call("compress", tmp_path / "items.parquet", "--out", tmp_path / "index", "--bytes", 2)
     result = call(
         "recall", tmp_path / "index", "--items", tmp_path / "items.parquet",
-        "--queries", place / "queries.npy", "-k", "10", "--json",
+        "--queries", place / "queries.npy", "--at", "10", "--json",
     )  # fmt: skip
     assert 0.1 < json.loads(result.stdout)["index"]["recall"]["10"] <= 1
 

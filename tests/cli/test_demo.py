@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import signal
@@ -6,9 +7,14 @@ import sys
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 from acqh.cli import app, demo
 from acqh.collection import Collection
+
+
+def is_address(line):
+    return " at http://" in line
 
 
 def no_progress(done, total, what):
@@ -76,34 +82,39 @@ def test_the_cache_is_where_the_user_wants_it(monkeypatch, tmp_path):
         (["--json"], True, "", False),
     ],
 )
-def test_the_page_is_served_where_somebody_can_stop_it(
+def test_the_web_interface_is_served_where_somebody_can_stop_it(
     monkeypatch, capsys, tmp_path, arguments, terminal, ci, serves
 ):
     served = []
     monkeypatch.setenv("CI", ci)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
     monkeypatch.setattr(demo, "emoji_collection", lambda folder, _: folder / "emoji.acqh")
-    monkeypatch.setattr(demo, "_evaluated", lambda _: (None, [], 0.0))
-    monkeypatch.setattr(demo, "_print", lambda *_: sys.stdout.write("the table"))
-    monkeypatch.setattr(demo, "serve_collection", lambda path, **told: served.append((path, told)))
+    monkeypatch.setattr(demo, "_print_searches", lambda _: sys.stdout.write("searches"))
+    monkeypatch.setattr(
+        demo, "serve_collection", lambda path, **options: served.append((path, options))
+    )
     app(["demo", "--cache-dir", str(tmp_path), *arguments], standalone_mode=False)
-    said = capsys.readouterr().out
-    told = {"port": 0, "examples": demo.EXAMPLES, "workers": 1}
-    assert served == [(tmp_path / "emoji.acqh", told)] * serves
+    shown = capsys.readouterr().out
+    options = {"port": 0, "suggestions": demo.EXAMPLES, "workers": 1, "open_browser": True}
+    assert served == [(tmp_path / "emoji.acqh", options)] * serves
+    assert shown.startswith("searches") is not serves
     if "--json" not in arguments:
-        assert said.startswith("the table")
-        assert (f"acqh serve {tmp_path}" in said) is not serves
+        assert (f"acqh serve {tmp_path}" in shown) is not serves
 
 
-def test_the_demo_serves_its_page(few, tmp_path):
+def test_without_a_terminal_searches_are_printed(few, tmp_path):
+    done = CliRunner().invoke(app, ["demo", "--cache-dir", str(tmp_path), "--json"])
+    answer = json.loads(done.stdout)
+    assert list(answer["searches"]) == demo.EXAMPLES
+    assert all(len(names) == 5 for names in answer["searches"].values())
+
+
+def test_the_demo_serves_the_web_interface(few, tmp_path):
     demo.emoji_collection(tmp_path, no_progress)
-    # The table alone takes most of the time, and has a test of its own.
-    script = "from acqh.cli import demo, main; demo._evaluated = lambda seed: (None, [], 0.0); "
-    script += "demo._print = lambda *_: None; main()"
-    command = [sys.executable, "-c", script, "demo", "--serve", "--cache-dir", str(tmp_path)]
+    command = [sys.executable, "-m", "acqh", "demo", "--serve", "--cache-dir", str(tmp_path)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ)) as done:
         try:
-            address = re.search(r"at (http://\S+)$", done.stderr.readline())[1]
+            address = re.search(r"at (http://\S+)$", next(filter(is_address, done.stderr)))[1]
             with httpx.Client(base_url=address, trust_env=False) as client:
                 stats = client.get("/info").json()
                 assert (stats["n_items"], stats["examples"]) == (len(few), demo.EXAMPLES)

@@ -23,7 +23,7 @@ def place(tmp_path_factory):
     np.savez(folder / "items.npz", **data.views, labels=data.labels)
     result = call("fit", folder / "items.npz", "--out", folder / "model", "--bytes", 2)
     assert result.exit_code == 0, result.output
-    assert "learnt from 300 items with 4 labels" in " ".join(result.output.split())
+    assert "300 items with 4 labels" in " ".join(result.output.split())
     return folder
 
 
@@ -85,7 +85,7 @@ def test_a_device_gives_the_same_codes_and_one_that_is_not_there_is_refused(plac
     np.testing.assert_array_equal(np.load(out), expected)
     small = [tmp_path / name for name in ("here", "there")]
     for path, device in zip(small, ([], ["--device", "cpu"]), strict=True):
-        compress = ("compress", items, "--view", "image", "--bytes", 2, "--out", path)
+        compress = ("compress", items, "--items-column", "image", "--bytes", 2, "--out", path)
         assert call(*compress, *device).exit_code == 0
     np.testing.assert_array_equal(*(acqh.load(path).codes for path in small))
     assert call("fit", items, "--out", tmp_path / "model", "--device", "cpu").exit_code == 0
@@ -121,13 +121,21 @@ def test_a_fit_that_fails_leaves_nothing_behind(place, tmp_path):
     assert call("fit", place / "items.npz", "--out", tmp_path / "no" / "model").exit_code
 
 
-def test_what_is_there_is_not_overwritten(place, tmp_path):
+def test_outputs_are_replaced_with_overwrite_only(place, tmp_path):
+    model, codes = tmp_path / "model", tmp_path / "codes.npy"
     for arguments in (
-        ("fit", place / "items.npz", "--out", place / "model"),
-        ("encode", place / "model", place / "items.npz", "--out", place / "items.npz"),
-    ):
-        error = call(*arguments).exception
-        assert isinstance(error, acqh.errors.InvalidInputError)
+        ("fit", place / "items.npz", "--out", model),
+        ("encode", place / "model", place / "items.npz", "--out", codes),
+        ("encode", place / "model", place / "items.npz", "--out", tmp_path / "parts"),
+        ("index", place / "model", codes, "--out", tmp_path / "index"),
+        ("query", tmp_path / "index", place / "items.npz", "--model", place / "model",
+         "--modality", "text", "--out", tmp_path / "hits.csv"),
+    ):  # fmt: skip
+        assert call(*arguments).exit_code == 0
+        if tmp_path / "parts" not in arguments:  # which continues
+            assert isinstance(call(*arguments).exception, acqh.errors.InvalidInputError)
+        again = call(*arguments, "--overwrite")
+        assert again.exit_code == 0, again.exception
 
 
 def test_labels_that_the_model_does_not_know_are_refused(place, tmp_path):
@@ -148,8 +156,8 @@ def test_codes_in_parts_go_on_and_become_an_index(place, tmp_path):
         assert result.exit_code == 0, result.output
         facts = json.loads(result.output)
         assert (facts["n_items"], facts["n_parts"], facts["bytes_per_item"]) == (300, 3, 2)
-    assert "300 items in 2 bytes each, 3 parts" in " ".join(call(*arguments).output.split())
-    assert "whole. codes of 300 items in 3 parts" in " ".join(call("verify", out).output.split())
+    assert "300 items with 2 bytes each, 3 parts" in " ".join(call(*arguments).output.split())
+    assert "codes of 300 items in 3 parts" in " ".join(call("verify", out).output.split())
     np.save(tmp_path / "codes.npy", model.encode(data.views))
     for name in ("codes", "codes.npy"):
         made = call("index", place / "model", tmp_path / name, "--out", tmp_path / f"{name}-index")
@@ -186,7 +194,7 @@ def shards(place, tmp_path_factory):
 
 
 def bulk(place, *paths, out, **options):
-    given = {"model": place / "model", "view": "text", "out": out}
+    given = {"model": place / "model", "modality": "text", "out": out}
     flags = [each for name, value in {**given, **options}.items() for each in (f"--{name}", value)]
     return call("query", *paths, place / "items.npz", "-k", 4, *flags)
 
@@ -198,7 +206,7 @@ def test_indexes_are_searched_for_all_queries_of_a_file(place, shards, tmp_path)
     for name in ("hits.csv", "hits.parquet"):
         result = bulk(place, *paths, out=tmp_path / name, **{"chunk-size": 90})
         assert result.exit_code == 0, result.output
-        assert "the best 4 for each of 300 queries" in " ".join(result.output.split())
+        assert "best 4 hits of 300 queries" in " ".join(result.output.split())
     lines = (tmp_path / "hits.csv").read_text().splitlines()
     assert lines[0] == "query,rank,id,score"
     rows = [line.split(",") for line in lines[1:]]
@@ -212,7 +220,8 @@ def test_indexes_are_searched_for_all_queries_of_a_file(place, shards, tmp_path)
 
 
 def test_hits_are_printed_where_no_file_is_named(place, shards):
-    asked = ("query", *shards[0], place / "items.npz", "--model", place / "model", "--view", "text")
+    asked = ("query", *shards[0], place / "items.npz", "--model", place / "model")
+    asked += ("--modality", "text")
     lines = call(*asked, "-k", 2).stdout.splitlines()
     assert (lines[0], len(lines)) == ("query,rank,id,score", 601)
     found = json.loads(call(*asked, "-k", 2, "--json").stdout)
@@ -223,7 +232,7 @@ def test_a_search_for_queries_says_what_is_missing_or_wrong(place, shards, tmp_p
     paths, _ = shards
     missing = call("query", paths[0], place / "items.npz", "--model", place / "model")
     assert missing.exit_code == 2
-    unknown = bulk(place, paths[0], out=tmp_path / "b.csv", view="audio")
+    unknown = bulk(place, paths[0], out=tmp_path / "b.csv", modality="audio")
     assert "views image, text, not 'audio'" in str(unknown.exception)
     assert not (tmp_path / "b.csv").exists()
     (tmp_path / "c.csv").write_text("mine")

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from acqh.cli._output import Reporter, make_bar, voice
+from acqh.cli._output import Reporter, make_bar, output
 
 
 def test_without_a_terminal_a_line_comes_every_ten_seconds(capsys):
@@ -50,7 +50,7 @@ def test_progress_is_one_line_at_any_width_and_spins_where_the_length_is_unknown
 
 
 def test_a_quiet_report_says_nothing(capsys, monkeypatch):
-    monkeypatch.setattr(voice, "quiet", True)
+    monkeypatch.setattr(output, "quiet", True)
     times = iter([0.0, 99.0])
     Reporter(clock=lambda: next(times))(3, 4, "describing images")
     assert capsys.readouterr().err == ""

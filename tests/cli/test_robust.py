@@ -111,11 +111,3 @@ def test_more_hits_than_any_number_of_items_are_all_items(collection, mode):
     done = run("search", collection, "dog", "-k", "9" * 20, "--mode", mode, "--json")
     assert done.returncode == 0, done.stderr
     assert b"dog" in done.stdout
-
-
-def test_options_that_retraining_ignores_are_an_error_that_names_them(collection):
-    done = run("build", collection, "--relearn", "--bytes", 16, "--seed", 1, "--strict")
-    assert done.returncode == 2
-    for option in (b"--bytes", b"--seed", b"--strict"):
-        assert option in done.stderr
-    assert b"--overwrite" not in done.stderr

@@ -40,7 +40,8 @@ def test_it_says_where_it_is_answers_reloads_and_stops(things):
     command = [sys.executable, "-m", "acqh", "serve", str(things), "--port", "0", "--workers", "1"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
-            address = re.search(r"at (http://127\.0\.0\.1:\d+/)$", process.stderr.readline())[1]
+            line = next(line for line in process.stderr if " at http" in line)
+            address = re.search(r"at (http://127\.0\.0\.1:\d+/)$", line)[1]
             with httpx.Client(base_url=address, trust_env=False) as client:
                 answer = client.post("/search", json={"text": "cat", "k": 4}).json()
                 assert {hit["labels"][0] for hit in answer["hits"]} == {"cat"}
@@ -63,7 +64,7 @@ def test_another_host_needs_a_token_and_the_message_says_how(serve, things):
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (["nothing.acqh"], 1, "nothing.acqh"),
+        (["nothing.acqh", "--port", "0"], 1, "nothing.acqh"),
         (["THINGS", "--token-file", "nothing.token"], 1, "nothing.token"),
         (["THINGS", "--port", "70000"], 2, "65535"),
     ],

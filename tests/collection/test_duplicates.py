@@ -84,12 +84,12 @@ def test_the_command_lists_removable_files_and_deletes_nothing(path, folder):
         return CliRunner().invoke(app, ["duplicates", str(path), *arguments]).stdout
 
     before = sorted(folder.iterdir())
-    listed = {Path(name).name for name in run("--keep", "best").splitlines()}
+    listed = {Path(name).name for name in run("--list-removable").splitlines()}
     # The kept file must show as much: recoloured and smaller originals stay.
     assert {"00-jpeg.jpg", "01-small.jpg"} <= listed
     assert listed & {"20.png", "20-copy.png"}
     assert not listed & {f"{seed:02}.png" for seed in range(20)}
-    found = json.loads(run("--keep", "best", "--json"))
+    found = json.loads(run("--list-removable", "--json"))
     assert {Path(name).name for name in found["removable"]} == listed
     assert "possible duplicates" in run()
     assert sorted(folder.iterdir()) == before

@@ -40,7 +40,7 @@ def test_the_commands_give_on_a_cluster_what_they_give_here(
     assert "230 items in 2 parts" in run("verify", "shards")
     for here, other in zip(CodeParts("here"), CodeParts("there"), strict=True):
         np.testing.assert_array_equal(here.codes, other.codes)
-    queries = ("items.npz", "--model", "model", "--view", "text", "-k", 50)
+    queries = ("items.npz", "--model", "model", "--modality", "text", "-k", 50)
     run("query", "whole", *queries, "--out", "whole.csv")
     run("query", "shards", *queries, "--out", "shards.csv", "--chunk-size", 70, *there)
     assert Path("shards.csv").read_text() == Path("whole.csv").read_text()
@@ -49,7 +49,7 @@ def test_the_commands_give_on_a_cluster_what_they_give_here(
 def test_wrong_calls_are_said(items_file, tmp_path):
     result = call("index", tmp_path, items_file, "--out", tmp_path / "index", "--dask", "local")
     assert result.exit_code == 2
-    assert "give --shards" in result.output
+    assert "--shards" in result.output
 
 
 def test_an_address_without_a_scheduler_is_said(monkeypatch):

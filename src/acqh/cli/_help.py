@@ -21,6 +21,8 @@ class _PlainHelp:
                 param.metavar = _METAVARS.get(label, label)
             if isinstance(param, TyperArgument):
                 param.display_type_rich = lambda **_: ""  # type: ignore[method-assign]
+            if "--help" in param.opts and isinstance(self, TyperCommand):
+                param.rich_help_panel = "Output"
             # The text of the option has its range, if it matters.
             param._get_number_range_help_str = lambda: None
         return params

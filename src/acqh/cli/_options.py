@@ -47,8 +47,7 @@ MegapixelsOption = Annotated[
         "--max-megapixels",
         min=1e-6,
         metavar="N",
-        help="Skip images of more megapixels.",
-        show_default="64",
+        help="Skip images of more megapixels. Default: 64.",
         rich_help_panel="Input",
     ),
 ]
@@ -56,8 +55,7 @@ LabelSeparatorOption = Annotated[
     str | None,
     Option(
         metavar="TEXT",
-        help="Separator of labels in a table.",
-        show_default="|",
+        help="Separator of labels in a table. Default: |.",
         rich_help_panel="Input",
     ),
 ]

@@ -164,7 +164,7 @@ def make_bar(**console: Any) -> Any:
 
 
 def draw_bar(share: float, width: int = 10) -> str:
-    """Return a bar of which a share is filled.
+    """Return a bar that is filled to a share.
 
     Examples
     --------

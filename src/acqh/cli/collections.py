@@ -79,6 +79,17 @@ StrictOption = Annotated[
 
 def build(
     source: SourceArgument,
+    image_root: ImageRootOption = None,
+    label_separator: LabelSeparatorOption = None,
+    max_megapixels: MegapixelsOption = None,
+    strict: StrictOption = False,
+    image_encoder: ImageEncoderOption = "auto",
+    text_encoder: TextEncoderOption = "auto",
+    encoder: EncoderOption = None,
+    n_components: ComponentsOption = 128,
+    n_codebooks: BytesOption = 8,
+    targets: TargetsOption = None,
+    seed: SeedOption = 0,
     out: Annotated[
         Path | None,
         Option(
@@ -87,20 +98,9 @@ def build(
             rich_help_panel="Output",
         ),
     ] = None,
-    image_encoder: ImageEncoderOption = "auto",
-    text_encoder: TextEncoderOption = "auto",
-    encoder: EncoderOption = None,
-    n_components: ComponentsOption = 128,
-    n_codebooks: BytesOption = 8,
-    targets: TargetsOption = None,
-    image_root: ImageRootOption = None,
-    label_separator: LabelSeparatorOption = None,
-    max_megapixels: MegapixelsOption = None,
-    strict: StrictOption = False,
     overwrite: Annotated[
         bool, flag("overwrite", "Replace the collection if it exists.", "Output")
     ] = False,
-    seed: SeedOption = 0,
 ) -> None:
     """Index a folder of images, or a table of images and texts.
 
@@ -228,7 +228,7 @@ def open_folder(
     _check_source(source)
     path = source if (source / MANIFEST_NAME).is_file() else _beside(source)
     if is_vacant(path):
-        build(source, path, max_megapixels=max_megapixels)
+        build(source, out=path, max_megapixels=max_megapixels)
     elif path != source and kind_of(source) == "images":
         try:
             sync(path, source, max_megapixels=max_megapixels)
@@ -392,7 +392,7 @@ def sync(
     with reporting() as progress:
         options["progress"] = progress
         if not is_vacant(path):
-            changes = {"delete": delete, "dry_run": dry_run, "forget": forget}
+            changes: dict[str, Any] = {"delete": delete, "dry_run": dry_run, "forget": forget}
             with Collection.open(path, timeout=_TIMEOUT_SECONDS) as collection:
                 folders = [folder] if folder is not None else _tracked_folders(collection)
                 if not folders:
@@ -473,7 +473,7 @@ def retrain(path: CollectionArgument) -> None:
 
 
 def info(path: CollectionArgument) -> None:
-    """Show the contents of a collection: items, folders, encoders, size and dates.
+    """Show the items, folders, encoders and dates of a collection.
 
     Example: acqh info photos.acqh
     """

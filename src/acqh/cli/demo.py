@@ -17,7 +17,6 @@ from acqh import __version__
 from acqh._core.runtime import Progress
 from acqh.cli._options import flag
 from acqh.cli._output import Reporter, output, print_result, print_rows, print_table, reporting
-from acqh.cli.search import OpenOption
 from acqh.cli.search import serve as serve_collection
 from acqh.errors import AcqhError
 
@@ -39,7 +38,10 @@ def demo(
             rich_help_panel="Network",
         ),
     ] = None,
-    open_browser: OpenOption = True,
+    open_browser: Annotated[
+        bool,
+        Option("--open/--no-open", "-o", help="Open the browser.", rich_help_panel="Network"),
+    ] = True,
     port: Annotated[
         int,
         Option(

@@ -91,7 +91,7 @@ def fit(
         fit_source(model, data, chunk_size=chunk_size, device=device, **execution)
         model.save(folder)
     gap = float(model.optimality_gap_)
-    facts = {
+    facts: dict[str, Any] = {
         "n_items": int(model.stats_.n_items),
         "views": dict(model.n_features_in_),
         "n_labels": len(model.label_names_),

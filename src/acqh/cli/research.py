@@ -62,8 +62,7 @@ ProtocolOption = Annotated[
     str | None,
     Option(
         metavar="NAME,...",
-        help="Protocols: labelled, unlabelled, label-free or field.",
-        show_default="labelled,unlabelled",
+        help="Protocols: labelled, unlabelled, label-free or field. Default: the first two.",
         rich_help_panel="Protocol",
     ),
 ]
@@ -196,7 +195,9 @@ def report(
         ),
     ] = None,
 ) -> None:
-    """Write benchmark results as an HTML report and as CSV, LaTeX and Markdown tables.
+    """Write an HTML report with tables and plots from benchmark results.
+
+    The tables are also written as CSV, LaTeX and Markdown.
 
     Example: acqh report results
     """

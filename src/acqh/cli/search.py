@@ -28,10 +28,6 @@ from acqh.cli._output import count, draw_bar, output, print_result, printable, s
 WordsArgument = Annotated[
     list[str] | None, Argument(metavar="WORDS", help="Words to search for, such as: red car")
 ]
-OpenOption = Annotated[
-    bool,
-    Option("--open/--no-open", "-o", help="Open the browser.", rich_help_panel="Network"),
-]
 
 
 
@@ -183,8 +179,7 @@ def serve(
         Option(
             metavar="ADDRESS",
             help="Address to listen on. The default admits only this computer; others need "
-            "--token-file.",
-            show_default="127.0.0.1",
+            "--token-file. Default: 127.0.0.1.",
             envvar="ACQH_HOST",
             rich_help_panel="Network",
         ),
@@ -194,13 +189,14 @@ def serve(
         Option(
             min=0,
             max=65535,
-            help="Port to listen on; 0 takes a free one.",
-            show_default="8000",
+            help="Port to listen on; 0 takes a free one. Default: 8000.",
             envvar="ACQH_PORT",
             rich_help_panel="Network",
         ),
     ] = None,
-    open_browser: OpenOption = False,
+    open_browser: Annotated[
+        bool, Option("--open", "-o", help="Open the browser.", rich_help_panel="Network")
+    ] = False,
     root_path: Annotated[
         str | None,
         Option(

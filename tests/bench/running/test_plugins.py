@@ -31,7 +31,7 @@ def site(tmp_path):
 def bench(*arguments, out, path=()):
     places = os.pathsep.join([*map(str, path), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-m", "acqh", "bench", *arguments, "--bytes", "1", "--seeds", "1",
+        [sys.executable, "-m", "acqh", "bench", *arguments, "--bytes", "1", "--splits", "1",
          "--protocol", "labelled", "--threads", "1", "--out", str(out)],
         env={**os.environ, "PYTHONPATH": places}, capture_output=True, text=True, check=False,
     )  # fmt: skip
@@ -58,7 +58,7 @@ def test_the_example_runs_once_it_is_installed(tmp_path, site):
 @pytest.mark.slow
 def test_the_example_runs_from_its_file(tmp_path):
     file = f"{EXAMPLE / 'acqh_plugin_example.py'}:LabelCentroids"
-    rows = bench("emoji", "--methods", "random", "--method", file, out=tmp_path / "out")
+    rows = bench("emoji", "--methods", "random", "--method-file", file, out=tmp_path / "out")
     assert {row["label"]: row["status"] for row in rows} == {
         "label-centroids": "done", "random": "done",
     }  # fmt: skip

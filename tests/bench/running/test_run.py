@@ -222,8 +222,8 @@ def waiting_run(tmp_path, data_file, pipes):
     """Start a run of three runs, of which the second says that it has begun, and waits."""
     command = [
         sys.executable, "-m", "acqh", "bench", str(data_file), "--methods", "waiting",
-        "--method", f"{PLUGINS}:Waiting", "--bytes", "1", "--protocol", "labelled",
-        "--seeds", "3", "--threads", "1", "--out", str(tmp_path / "out"), "--json",
+        "--method-file", f"{PLUGINS}:Waiting", "--bytes", "1", "--protocol", "labelled",
+        "--splits", "3", "--threads", "1", "--out", str(tmp_path / "out"), "--json",
     ]  # fmt: skip
     with subprocess.Popen(
         command,

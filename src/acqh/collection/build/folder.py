@@ -182,7 +182,7 @@ def list_images(folder: str | PathLike[str], followed: Iterable[str] = ()) -> Li
     if find_manifest(root) is not None:
         raise CollectionError(
             f"the folder {root} has a manifest, which says what its items are; build from it with "
-            "acqh build, take in new ones with acqh add, and texts and labels with acqh label"
+            "acqh build, take in new ones with acqh add, and texts and labels with acqh annotate"
         )
     tracked = sorted(map(Path, followed))
     root = _as_tracked(root.resolve(), tracked)

@@ -19,7 +19,7 @@ from acqh._core.files import atomic_write, sync_file
 START = "index.html"
 # Says that the folder is a site's; written first.
 _MARKER = "acqh-site.json"
-_MARKER_CONTENT = b'{"written_by": "acqh export --to site"}\n'
+_MARKER_CONTENT = b'{"written_by": "acqh export site"}\n'
 _DATA = "data"
 _DIGEST = "[0-9a-f]{16}"
 _HOME = re.compile(f"static-{_DIGEST}")

@@ -128,7 +128,7 @@ def site(
     FileExistsError
         There is something else in the folder.
     InvalidInputError
-        No item has the label, a field is not there, or originals are needed and cannot be found.
+        No item meets the filter, a field is missing, or the originals cannot be found.
 
     Examples
     --------
