@@ -56,7 +56,7 @@ def test_it_says_where_it_is_answers_reloads_and_stops(things):
 
 
 def test_another_host_needs_a_token_and_the_message_says_how(serve, things):
-    status, said = serve(things, "--host", "0.0.0.0")  # noqa: S104
+    status, said = serve(things, "--host", "0.0.0.0", "--port", 0)  # noqa: S104
     assert status == 1
     assert "--token-file" in said
 

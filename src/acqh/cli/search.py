@@ -30,7 +30,6 @@ WordsArgument = Annotated[
 ]
 
 
-
 def search(
     path: CollectionArgument,
     words: WordsArgument = None,
