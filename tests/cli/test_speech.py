@@ -256,7 +256,7 @@ def test_progress_has_a_total_and_shows_learning(folder, tmp_path):
         folder / "manifest.csv", tmp_path / "c.acqh", text_encoder="tfidf",
         progress=lambda *told: seen.append(told),
     ).close()  # fmt: skip
-    assert (13, 13, "describing images") in seen
+    assert (13, 13, "encoding images") in seen
     assert (12, 12, "learning") in seen
     assert seen.index((12, 12, "learning")) < seen.index((0, None, "learning codebooks"))
 

@@ -37,7 +37,7 @@ def mean_rank(queries, items):
 
 
 def test_sums_are_those_that_the_general_model_has():
-    builtin, found = builtin_model(), builtin_statistics(worth=500)
+    builtin, found = builtin_model(), builtin_statistics(weight=500)
     moments = found.statistics.moments("image", "text")
     assert found.statistics.n_items == 500
     np.testing.assert_allclose(moments.product("image", "text") / 500, builtin.sums.cross)

@@ -31,7 +31,7 @@ def cropped(image, left, top, right, bottom):
     return image.crop((left * width, top * height, (1 - right) * width, (1 - bottom) * height))
 
 
-_TIERS = ("same file", "same image", "alike")
+_TIERS = ("same file", "same image", "similar")
 EDITS = {
     "jpeg": lambda image: image,
     "small": lambda image: image.resize((70, 52)),
@@ -69,7 +69,7 @@ def test_files_copies_and_what_is_alike_are_told_apart(path):
     copies = [{f"{seed:02}.png", f"{seed:02}-{name}.jpg"} for seed, name in enumerate(EDITS)]
     assert sorted(map(sorted, tiers["same image"])) == sorted(map(sorted, copies))
     same = tiers["same file"] + tiers["same image"]
-    assert all(not ids & group or ids <= group for ids in same for group in tiers["alike"])
+    assert all(not ids & group or ids <= group for ids in same for group in tiers["similar"])
 
 
 def test_the_largest_file_is_the_best(path, folder):
@@ -107,7 +107,7 @@ def build(folder, draw, n_images):
 def test_different_images_of_one_kind_are_not_removable(tmp_path, kind):
     with build(tmp_path / "images", KINDS[kind], 16) as collection:
         groups = collection.duplicates()
-        assert not [group for group in groups if group.tier != "alike"]
+        assert not [group for group in groups if group.tier != "similar"]
         assert collection.removable(groups) == {}
 
 

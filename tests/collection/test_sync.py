@@ -51,7 +51,7 @@ def test_images_of_a_folder_are_counted_before_they_are_read(photos, tmp_path):
     Collection.build(
         images, tmp_path / "a.acqh", **SMALL, progress=lambda *each: told.append(each)
     ).close()
-    assert (3, 3, "describing images") in told
+    assert (3, 3, "encoding images") in told
 
 
 def counts(report):

@@ -151,7 +151,7 @@ def test_a_query_is_read_whole_and_kept_short():
     query = read_words('red "old car" -dog -"at night" ' + " ".join(f"w{i}" for i in range(99)))
     assert (query.phrases, query.without) == (("old car",), ("dog", "at night"))
     assert len(query.terms) == 32
-    assert query.said.startswith("red old car w0")
+    assert query.to_encode.startswith("red old car w0")
     assert read_words("") == WordQuery()
 
 

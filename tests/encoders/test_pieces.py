@@ -52,19 +52,19 @@ def test_directions_in_which_all_rows_are_zero_do_no_harm():
     assert np.isfinite(made.vector("a dog")).all()
 
 
-def test_a_collection_is_searched_by_the_table(tmp_path):
+def test_a_collection_is_searched_by_the_fast_encoder(tmp_path):
     items = [Item(text=text, id=text) for text in SENTENCES]
     Collection.build(items, tmp_path / "things.acqh").close()
-    with Collection.open(tmp_path / "things.acqh", text_encoder="table") as collection:
+    with Collection.open(tmp_path / "things.acqh", query_encoder="fast") as collection:
         found = collection.search(text="an instrument to play music with", mode="semantic", k=1)
         assert [hit.id for hit in found.hits] == ["a violin"]
 
 
-def test_a_collection_that_minilm_did_not_describe_refuses_it(tmp_path):
+def test_a_collection_without_minilm_rejects_the_fast_encoder(tmp_path):
     items = [Item(text=text, id=text) for text in SENTENCES]
     encoder = word_vectorizer()
     Collection.build(items, tmp_path / "things.acqh", text_encoder=encoder).close()
     with pytest.raises(CollectionError, match="MiniLM"):
-        Collection.open(tmp_path / "things.acqh", text_encoder="table")
+        Collection.open(tmp_path / "things.acqh", query_encoder="fast")
     with pytest.raises(CollectionError, match="clip"):
-        Collection.open(tmp_path / "things.acqh", text_encoder="clip")
+        Collection.open(tmp_path / "things.acqh", query_encoder="clip")

@@ -107,7 +107,7 @@ def test_queries_are_parsed_as_in_python(javascript):
         assert result["terms"] == list(query.terms), text
         assert result["phrases"] == list(query.phrases), text
         assert result["without"] == list(query.without), text
-        assert result["said"] == query.said, text
+        assert result["said"] == query.to_encode, text
 
 
 def test_confidence_is_that_of_python(javascript):

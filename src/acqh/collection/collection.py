@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 class Collection(OpenCollection):
     """Items to be found by text, by image, by both, or by another item.
 
-    A collection is a folder: the items in SQLite, the encoders and the model that describe and
-    code them, and an index of the codes. Adding and removing items are transactions: what a call
+    A collection is a folder: the items in SQLite, the encoders and the model that
+    encode them, and an index of the codes. Adding and removing items are transactions: what a call
     has returned from outlives a crash. Several threads and processes may use one collection at
     once; one changes it at a time, and the others see the change on their next call.
 
@@ -85,17 +85,17 @@ class Collection(OpenCollection):
         random_state: RandomState = 0,
         progress: Progress | None = None,
     ) -> Self:
-        """Make a collection of items, and learn from their labels and content how to find them.
+        """Build a collection: encode items, train a model on labels and content, and index them.
 
         Parameters
         ----------
         source : path, iterable of Item, or MultiViewData
-            A manifest (CSV, TSV, JSON lines or Parquet with the columns ``image``, ``text``,
-            ``labels`` separated by ``|``, ``id``; others are kept), a folder with a file
-            ``manifest.csv`` or with nothing but images (see `sync`), a file of vectors, items, or
-            data that brings its features.
+            A table, a folder with ``manifest.csv``, a folder of images (see `sync`), a file of
+            vectors, items, or data with features. A table is CSV, TSV, JSON lines or Parquet. Its
+            columns are ``image``, ``text``, ``labels`` separated by ``|``, and ``id``. Other
+            columns become fields.
         path : path-like
-            Folder to make. It appears when all is done, and not before.
+            Folder to create. It appears when the build is complete.
         image_encoder : {"auto", "efficientnet", "hog", "clip:PATH"} or Encoder
         text_encoder : {"auto", "minilm", "tfidf", "clip:PATH"} or Encoder
             ``"auto"`` is the first after it that is installed; if the second, it warns.
@@ -107,7 +107,7 @@ class Collection(OpenCollection):
             What counts: weights of ``"labels"`` and views. By default 0.42 for labels, if any item
             has some, and the rest for the content of all views, more of images than of texts.
         strict : bool
-            Refuse to build if an item cannot be used, instead of leaving it out.
+            Raise an error if an item cannot be used, instead of skipping it.
         overwrite : bool
             Replace the collection at the path.
         image_root : path, optional
@@ -115,7 +115,7 @@ class Collection(OpenCollection):
         label_separator : str, optional
             What stands between a manifest's labels; a vertical bar by default.
         max_pixels : int, optional
-            Larger images are left out; 64,000,000 by default.
+            Larger images are skipped. Default: 64,000,000.
         random_state : int, Generator or None
         progress : callable, optional
             Called with how much is done, of how much (or None), and what.
@@ -123,7 +123,7 @@ class Collection(OpenCollection):
         Returns
         -------
         Collection
-            Open; `skipped` says what was left out, and why.
+            Open; `skipped` lists skipped items and reasons.
 
         Raises
         ------
@@ -158,10 +158,10 @@ class Collection(OpenCollection):
         return collection
 
     def retrain(self, *, progress: Progress | None = None) -> Self:
-        """Learn again from all items that there are by now, and code them anew.
+        """Retrain the model on all current items, and encode them again.
 
         The new generation takes the place of the old one in one step when all is done. Until then
-        the old one answers, and changes wait; then they go on in the new one. Images are described
+        the old one answers, and changes wait; then they go on in the new one. Images are encoded
         again, from the files of the folders that are followed, and else from the thumbnails; ids,
         texts, labels, fields and thumbnails stay.
 
@@ -252,7 +252,7 @@ class Collection(OpenCollection):
             raise CorruptBundleError("; ".join(problems))
         return cls(folder, timeout, query_encoder == "fast")
 
-    # What the build left out and why, as (what, why); empty in a collection that was opened.
+    # Items that the build skipped, as (item, reason); empty in a collection that was opened.
     skipped: tuple[tuple[str, str], ...] = ()
 
     def close(self) -> None:
@@ -278,11 +278,11 @@ class Collection(OpenCollection):
         last = 0
         while True:
             with self._store.reading() as connection:
-                found = stored.ids_after(connection, last)
-            if not found:
+                page = stored.ids_after(connection, last)
+            if not page:
                 return
-            last = found[-1][0]
-            yield from (identifier for _, identifier in found)
+            last = page[-1][0]
+            yield from (identifier for _, identifier in page)
 
     def __contains__(self, identifier: object) -> bool:
         with self._store.reading() as connection:
@@ -400,18 +400,18 @@ class Collection(OpenCollection):
             The image cannot be read.
         """
         query = {"text": text, "image": image, "item": item, "unlike": unlike}
-        given = {
+        parts = {
             name: value
             for name, value in query.items()
             if value is not None and not (isinstance(value, list | tuple) and not value)
         }
         for name, row in (vector or {}).items():
-            if name in given:
+            if name in parts:
                 raise CollectionError(f"{name!r} is given twice; pass {name}= or vector=, not both")
             if row is not None:
-                given[name] = FeatureRow(row)
+                parts[name] = FeatureRow(row)
         with image_limit(max_pixels) if image is not None else nullcontext():
-            return search(self.opened, given, weights or {}, k, where, explain, mode)
+            return search(self.opened, parts, weights or {}, k, where, explain, mode)
 
     def browse(
         self,
@@ -430,7 +430,7 @@ class Collection(OpenCollection):
             As for `search`.
         k : int
         offset : int
-            How many to pass over.
+            Number of items to skip.
         order : str, optional
             A field to sort by: items without it last, then by insertion. Numbers come before
             texts.
@@ -457,7 +457,7 @@ class Collection(OpenCollection):
         max_pixels: int | None = None,
         progress: Progress | None = None,
     ) -> AddReport:
-        """Add items; they are coded by their labels and by what they show and say.
+        """Add items, encoded from their labels, images and texts.
 
         Parameters
         ----------
@@ -465,7 +465,7 @@ class Collection(OpenCollection):
             Data that brings its features must have views of those the collection was built with.
         strict : bool
             Add all or nothing, and raise if an item cannot be used. Otherwise such items are
-            left out, and the others added in batches, each in one transaction.
+            skipped, and the others added in batches, each in one transaction.
         max_pixels : int, optional
             Larger images cannot be used; 64,000,000 by default.
         progress : callable, optional
@@ -549,8 +549,8 @@ class Collection(OpenCollection):
         Returns
         -------
         AddReport
-            The ids of the items, and what was left out since there is no such item, or since it
-            would have neither image nor text.
+            Ids of the annotated items, and skipped rows: unknown ids, and items that would have
+            neither image nor text.
 
         Raises
         ------
@@ -578,8 +578,8 @@ class Collection(OpenCollection):
 
         if isinstance(items, str | PathLike):
             items = read_annotations(Path(items), label_separator, clear=clear)
-        given = [items] if isinstance(items, Item) else items
-        return annotate_items(self, given, progress or no_progress, keep=True)
+        annotations = [items] if isinstance(items, Item) else items
+        return annotate_items(self, annotations, progress or no_progress, keep=True)
 
     def remove(self, ids: str | Iterable[str]) -> int:
         """Remove items, in one transaction.
@@ -612,7 +612,7 @@ class Collection(OpenCollection):
         max_pixels: int | None = None,
         progress: Progress | None = None,
     ) -> SyncReport:
-        """Take in what has changed in a folder of images since it was last looked at.
+        """Bring the collection up to date with a folder of images.
 
         New images are added, those that were deleted are removed, and those whose content is
         another are read again; an image that was only moved or renamed keeps its id. A file whose
@@ -731,7 +731,7 @@ class Collection(OpenCollection):
         The originals are compared. A file is removable if the kept one has the same bytes, or shows
         the same image in the same colours, with as many pixels and no margin less. Not removable
         are items of no folder, files that cannot be read, links to the kept file, files of several
-        frames or pages, and items of the tier "alike".
+        frames or pages, and items of the tier "similar".
 
         Parameters
         ----------
@@ -837,7 +837,7 @@ class Collection(OpenCollection):
             bytes_per_item=self.bytes_per_item,
             code_bytes=self.opened.coder.code_bytes,
             size_on_disk=size_on_disk(self.path),
-            encoders={view: repr(each) for view, each in facts.encoders.items()},
+            encoders={view: repr(encoder) for view, encoder in facts.encoders.items()},
             method=model.info.title,
             n_components=model.n_components,
             n_codebooks=model.n_codebooks,

@@ -17,7 +17,7 @@ Mode = Literal["hybrid", "keyword", "semantic"]
 MAX_ID_CHARACTERS = 1_000
 # Of labels and names of fields.
 MAX_NAME_CHARACTERS = 1_000
-# The least `match` of a hit that stands out.
+# The least `match` of a confident hit.
 CONFIDENT = 0.5
 # Where files lay is of no use elsewhere, and nobody else's business.
 _NOT_STORED = ("image_root",)
@@ -52,12 +52,11 @@ class Item:
         The path of its image, or else a digest of its content, if not given. Items that were read
         have one.
     fields : mapping of str to str, number, bool or None
-        Anything else worth keeping; searches can be restricted by it.
+        Other metadata; `where` filters by them.
     origin : str
         Where it came from, such as a file and a line, for reports.
     folder : str
-        The folder of which it follows the image that the field ``file`` names, as those
-        of a folder do; empty for none.
+        The tracked folder with the image that the field ``file`` names; empty for none.
     has_thumbnail : bool
         Whether a small image of it is stored.
     thumbnail : bytes, optional
@@ -130,10 +129,9 @@ class Hit(Item):
     score : float
         Higher is better; comparable within one answer only.
     match : float
-        From 0 to 1, comparable between queries of one collection: how far the hit stands out from
-        what queries that have nothing to do with the items get. Above one half it does: only one
-        in twenty of such queries would show a hit as near. Some of the words add to it. It is 1
-        for a hit that has every word of the query, or shows the same image: these are certain.
+        Confidence from 0 to 1, comparable between queries of one collection. Above 0.5 it is a
+        confident match: of queries for absent things, 1 in 20 has such a hit. Some of the words
+        add to it. It is 1 for a hit with every word of the query, or with the same image.
     why : tuple of str
         Why it was found. "keywords": its caption or name contains words of the query. "labels": its
         labels do. "semantic": it is similar to the text or the items. "image": it is similar to
@@ -158,8 +156,8 @@ class Hit(Item):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the hit as JSON can hold it."""
-        found = {"score": self.score, "match": self.match, "why": list(self.why)}
-        return super().to_dict() | found | {"code": list(self.code)}
+        scores = {"score": self.score, "match": self.match, "why": list(self.why)}
+        return super().to_dict() | scores | {"code": list(self.code)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +239,7 @@ class Answer:
         For "encode" (the query), "search" (the index) and "items" (reading what was found).
     explanation : Explanation or None
     n_confident : int
-        How many of the hits stand out; 0 where nothing does, and the hits are but the nearest.
+        Number of confident matches; 0 if the hits are only the most similar items.
 
     Examples
     --------
@@ -265,7 +263,7 @@ class Answer:
 
     @property
     def n_confident(self) -> int:
-        """How many hits stand out."""
+        """Number of confident matches."""
         return sum(hit.match > CONFIDENT for hit in self.hits)
 
     def to_dict(self) -> dict[str, Any]:
@@ -344,7 +342,7 @@ class DuplicateGroup:
 
     Attributes
     ----------
-    tier : {"same file", "same image", "alike"}
+    tier : {"same file", "same image", "similar"}
         Files of the same bytes; one image that was stored again, scaled, recoloured or slightly
         cropped; or images that show the same thing, or nearly so and were taken within a minute.
     ids : tuple of str
@@ -401,25 +399,29 @@ class BuildSettings:
 
     def stored(self) -> dict[str, Any]:
         """Return the settings as JSON can hold them."""
-        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        values = {setting.name: getattr(self, setting.name) for setting in fields(self)}
         for name in ("image_encoder", "text_encoder"):
-            found[name] = found[name] if isinstance(found[name], str) else repr(found[name])
-        if found["targets"] is not None:
-            found["targets"] = {
-                view: asdict(given if isinstance(given, Target) else Target(given))
-                for view, given in found["targets"].items()
+            values[name] = values[name] if isinstance(values[name], str) else repr(values[name])
+        if values["targets"] is not None:
+            values["targets"] = {
+                view: asdict(target if isinstance(target, Target) else Target(target))
+                for view, target in values["targets"].items()
             }
-        if not isinstance(found["random_state"], int):
-            found["random_state"] = None
-        return {name: value for name, value in found.items() if name not in _NOT_STORED}
+        if not isinstance(values["random_state"], int):
+            values["random_state"] = None
+        return {name: value for name, value in values.items() if name not in _NOT_STORED}
 
     @classmethod
-    def from_stored(cls, found: Mapping[str, Any]) -> Self:
-        """Take back what `stored` gave; what is unknown here is passed over."""
-        known = {each.name: found[each.name] for each in fields(cls) if each.name in found}
-        if known.get("targets") is not None:
-            known["targets"] = {view: Target(**given) for view, given in known["targets"].items()}
-        return cls(**known)
+    def from_stored(cls, values: Mapping[str, Any]) -> Self:
+        """Return the settings that `stored` returned; unknown ones are ignored."""
+        settings = {
+            setting.name: values[setting.name] for setting in fields(cls) if setting.name in values
+        }
+        if settings.get("targets") is not None:
+            settings["targets"] = {
+                view: Target(**target) for view, target in settings["targets"].items()
+            }
+        return cls(**settings)
 
 
 @dataclass(frozen=True)
@@ -437,7 +439,7 @@ class CollectionInfo:
     size_on_disk : int
         Of the whole folder, in bytes.
     encoders : dict of str to str
-        How each view is described.
+        The encoder of each view.
     method : str
     n_components, n_codebooks : int
     n_trained : int
@@ -445,9 +447,9 @@ class CollectionInfo:
     trained_on : str
         Weights of labels and content, and whether the built-in image-text model helped.
     encoded_from : dict of str to int
-        How many items were coded by what.
+        Number of items by what they were encoded from.
     n_skipped : int
-        Items that the build left out.
+        Items that the build skipped.
     folders : tuple of str
         Folders that the collection tracks.
     built, changed : str

@@ -77,9 +77,9 @@ class _Clip(Network):
     def _forward(self, batch: list[Any], start: int) -> Any:
         torch = require("torch")
         with torch.inference_mode():
-            found = self._features(batch, start)
+            features = self._features(batch, start)
             # Newer releases return the pooled features inside an output object.
-            features = getattr(found, "pooler_output", found)
+            features = getattr(features, "pooler_output", features)
             return torch.nn.functional.normalize(features, dim=-1).numpy()
 
     def _features(self, batch: list[Any], start: int) -> Any:
@@ -87,7 +87,7 @@ class _Clip(Network):
 
 
 class ClipImages(_Clip):
-    """Describe images by CLIP or SigLIP, rows of length one, in one space with `ClipTexts`.
+    """Encode images with CLIP or SigLIP, rows of length one, in one space with `ClipTexts`.
 
     Needs the extras ``images`` and ``clip``.
 
@@ -97,7 +97,7 @@ class ClipImages(_Clip):
         A folder as transformers saves it; or, where there is a network, a model's name.
     batch_size : int, default 32
     max_pixels : int, default 64,000,000
-        Larger images are refused before they are decoded.
+        Larger images are rejected before they are decoded.
 
     Examples
     --------
@@ -110,13 +110,15 @@ class ClipImages(_Clip):
 
     def _features(self, batch: list[ImageLike], start: int) -> Any:
         network, processor = self._network
-        images = [read_image(each, start + row, self.max_pixels) for row, each in enumerate(batch)]
+        images = [
+            read_image(image, start + row, self.max_pixels) for row, image in enumerate(batch)
+        ]
         inputs = processor(images=images, return_tensors="pt")
         return network.get_image_features(**inputs)
 
 
 class ClipTexts(_Clip):
-    """Describe texts by CLIP or SigLIP, rows of length one, in one space with `ClipImages`.
+    """Encode texts with CLIP or SigLIP, rows of length one, in one space with `ClipImages`.
 
     What is too long for the model is cut off.
 

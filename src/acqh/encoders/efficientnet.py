@@ -25,11 +25,11 @@ BLOCKS = ((1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1))
 
 
 class EfficientNetLite0(Network):
-    """Describe images by the last layer of EfficientNet-Lite0, trained on ImageNet and captions.
+    """Encode images by the last layer of EfficientNet-Lite0, trained on ImageNet and captions.
 
     The weights are part of this package. "The built-in image-text model" in the documentation lists
     their training data. Needs the extra ``images``. Every image takes one thread, and as
-    many images are described at a time as there are cores.
+    many images are encoded at a time as there are cores.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class EfficientNetLite0(Network):
     batch_size : int, default 32
         Images that are held in memory at a time.
     max_pixels : int, default 64,000,000
-        Larger images are refused before they are decoded.
+        Larger images are rejected before they are decoded.
 
     Examples
     --------
@@ -82,14 +82,14 @@ class EfficientNetLite0(Network):
         return session(_network(self.folded_weights()))
 
     def _forward(self, batch: list[ImageLike], start: int) -> Any:
-        def describe(numbered: tuple[int, ImageLike]) -> Floats:
-            row, given = numbered
-            image = read_image(given, start + row, self.max_pixels)
-            return self._describe(image)
+        def encode(numbered: tuple[int, ImageLike]) -> Floats:
+            row, raw = numbered
+            image = read_image(raw, start + row, self.max_pixels)
+            return self._encode(image)
 
-        return np.concatenate(on_all_cores(describe, enumerate(batch)))
+        return np.concatenate(on_all_cores(encode, enumerate(batch)))
 
-    def _describe(self, image: Any) -> Floats:
+    def _encode(self, image: Any) -> Floats:
         bicubic = require("PIL.Image").Resampling.BICUBIC
         pixels = np.asarray(image.resize((self.size, self.size), bicubic), dtype=np.float32)
         # The range these weights were trained with.
@@ -124,12 +124,12 @@ def _network(weights: dict[str, Array]) -> bytes:
     for repeats, first_stride in BLOCKS:
         for repeat in range(repeats):
             block, stride = f"_blocks.{number}.", first_stride if repeat == 0 else 1
-            found = x
+            hidden = x
             if number:
-                found = layer(found, f"{block}_expand_conv")
-            found = layer(found, f"{block}_depthwise_conv", stride=stride)
-            found = layer(found, f"{block}_project_conv", active=False)
-            x = graph.node("Add", found, x) if repeat else found
+                hidden = layer(hidden, f"{block}_expand_conv")
+            hidden = layer(hidden, f"{block}_depthwise_conv", stride=stride)
+            hidden = layer(hidden, f"{block}_project_conv", active=False)
+            x = graph.node("Add", hidden, x) if repeat else hidden
             number += 1
     x = layer(x, "_conv_head")
     means = graph.node("Flatten", graph.node("GlobalAveragePool", x))
@@ -142,7 +142,7 @@ _INT_ATTRIBUTE, _INTS_ATTRIBUTE = 2, 7
 
 
 class Graph:
-    """A network under construction; each call adds one node and returns the name of its result.
+    """A network under construction; number call adds one node and returns the name of its result.
 
     Examples
     --------
@@ -172,13 +172,15 @@ class Graph:
         """Add an operation on earlier results, by the names they have."""
         self._count += 1
         name = f"x{self._count}"
-        body = b"".join(_bytes(1, each.encode()) for each in inputs) + _bytes(2, name.encode())
+        body = b"".join(_bytes(1, source.encode()) for source in inputs) + _bytes(2, name.encode())
         body += _bytes(4, operator.encode())
         for key, value in attributes.items():
             if isinstance(value, int):
                 inner = _number(3, value) + _number(20, _INT_ATTRIBUTE)
             else:
-                inner = b"".join(_number(8, each) for each in value) + _number(20, _INTS_ATTRIBUTE)
+                inner = b"".join(_number(8, source) for source in value) + _number(
+                    20, _INTS_ATTRIBUTE
+                )
             body += _bytes(5, _bytes(1, key.encode()) + inner)
         self._nodes += _bytes(1, body)
         return name
@@ -201,12 +203,12 @@ def _value_info(name: str, shape: tuple[int, ...]) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def _number(field: int, value: int) -> bytes:

@@ -17,7 +17,7 @@ _BLOCK_CELLS = 2
 
 @dataclass(eq=False, repr=False)
 class HogColour(PlainEstimator):
-    """Describe images by their oriented gradients (HOG) and their colours (HSV histogram).
+    """Encode images by their oriented gradients (HOG) and their colours (HSV histogram).
 
     Each image is read as RGB on white and resized to a square. Its gradients are counted by
     direction in ``cells x cells`` cells, normalised in overlapping blocks of 2 x 2 cells. Its
@@ -31,11 +31,11 @@ class HogColour(PlainEstimator):
     cells : int, default 4
         Cells per side; at least 2.
     orientations : int, default 8
-        Directions of gradients told apart.
+        Number of gradient directions.
     hsv_bins : sequence of three ints, default (16, 4, 4)
         Bins of hue, saturation and value.
     max_pixels : int, default 64,000,000
-        Larger images are refused before they are decoded.
+        Larger images are rejected before they are decoded.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class HogColour(PlainEstimator):
     max_pixels: int = MAX_PIXELS
 
     def fit(self, images: Iterable[ImageLike], y: Any = None) -> Self:  # noqa: ARG002
-        """Check the parameters; the images are not looked at.
+        """Check the parameters; the images are not read.
 
         Parameters
         ----------
@@ -89,7 +89,7 @@ class HogColour(PlainEstimator):
         """
         self._check_params()
         rows = [
-            self._describe(read_image(image, position, self.max_pixels))
+            self._encode(read_image(image, position, self.max_pixels))
             for position, image in enumerate(images)
         ]
         return np.array(rows, dtype=np.float32).reshape(len(rows), self.n_features_out)
@@ -114,7 +114,7 @@ class HogColour(PlainEstimator):
         for bins in self.hsv_bins:
             check_positive_int(bins, "each of hsv_bins")
 
-    def _describe(self, image: Any) -> Floats:
+    def _encode(self, image: Any) -> Floats:
         square = (self.size, self.size)
         if image.size != square:
             image = image.resize(square, require("PIL.Image").Resampling.BILINEAR)

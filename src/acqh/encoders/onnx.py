@@ -18,7 +18,7 @@ from acqh.errors import InvalidInputError
 _IMAGES = ("image.onnx", "visual.onnx", "vision_model.onnx")
 _TEXTS = ("text.onnx", "textual.onnx", "text_model.onnx")
 _TOKENS, _PIXELS = "tokenizer.json", "preprocessor_config.json"
-# What CLIP was trained with; a file beside the networks may say otherwise.
+# What CLIP was trained with; a file next to the networks may override it.
 _MEAN, _STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 _SIDE, _LONGEST = 224, 77
 # Networks take images of up to some 1,000 pixels per side, and texts of some 1,000 tokens.
@@ -70,24 +70,24 @@ class _Onnx(Network):
 
     def _output(self) -> Any:
         """Return the output with a usual name, or else the first."""
-        outputs = {each.name: each for each in self._network.get_outputs()}
-        name = next((each for each in self._outputs if each in outputs), next(iter(outputs)))
+        outputs = {output.name: output for output in self._network.get_outputs()}
+        name = next((output for output in self._outputs if output in outputs), next(iter(outputs)))
         return outputs[name]
 
     def _run(self, inputs: dict[str, Any], n_items: int) -> Floats:
         """Return rows of length one."""
         name = self._output().name
         try:
-            found = np.asarray(self._network.run([name], inputs)[0], dtype=np.float32)
+            features = np.asarray(self._network.run([name], inputs)[0], dtype=np.float32)
         except Exception as error:
             raise InvalidInputError(f"{self._model_path()} cannot be run: {error}") from error
-        if found.ndim != 2 or len(found) != n_items or not found.size:
+        if features.ndim != 2 or len(features) != n_items or not features.size:
             raise InvalidInputError(
-                f"{self._model_path()} gives {name} of the shape {found.shape} for {n_items} items;"
-                " one row of numbers per item is needed: export it with its projection, and with a "
-                "batch of any size"
+                f"{self._model_path()} returns {name} of shape {features.shape}, "
+                f"not one row for each of {n_items} items; export it with its projection and a "
+                "dynamic batch size"
             )
-        return np.asarray(unit_rows(found))
+        return np.asarray(unit_rows(features))
 
     def __getstate__(self) -> dict[str, Any]:
         lazy = ("_network", "_tokens", "_pixels", "n_features_out")
@@ -95,7 +95,7 @@ class _Onnx(Network):
 
 
 class OnnxImages(_Onnx):
-    """Describe images by the image network of a folder, rows of length one; see `OnnxTexts`.
+    """Encode images with the image network of a folder, rows of length one; see `OnnxTexts`.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class OnnxImages(_Onnx):
         ``preprocessor_config.json``.
     batch_size : int, default 32
     max_pixels : int, default 64,000,000
-        Larger images are refused before they are decoded.
+        Larger images are rejected before they are decoded.
 
     Examples
     --------
@@ -132,12 +132,12 @@ class OnnxImages(_Onnx):
         """Side of the square that images are resized to; mean and deviation of its colours."""
         path = Path(self.folder) / _PIXELS
         try:
-            said = parse_json(path.read_bytes()) if path.is_file() else {}
-            side = said.get("crop_size", said.get("size", _SIDE))
+            settings = parse_json(path.read_bytes()) if path.is_file() else {}
+            side = settings.get("crop_size", settings.get("size", _SIDE))
             if isinstance(side, dict):
                 side = side.get("height", side.get("shortest_edge"))
-            mean = np.array(said.get("image_mean", _MEAN), np.float32)
-            std = np.array(said.get("image_std", _STD), np.float32)
+            mean = np.array(settings.get("image_mean", _MEAN), np.float32)
+            std = np.array(settings.get("image_std", _STD), np.float32)
         except (ValueError, TypeError, AttributeError, OverflowError) as error:
             raise InvalidInputError(f"{path} cannot be read: {error}") from error
         if type(side) is not int or not 1 <= side <= _MAX_SIDE:
@@ -154,11 +154,13 @@ class OnnxImages(_Onnx):
 
     def _forward(self, batch: list[ImageLike], start: int) -> Any:
         side, mean, std = self._pixels
-        images = [read_image(each, start + row, self.max_pixels) for row, each in enumerate(batch)]
+        images = [
+            read_image(image, start + row, self.max_pixels) for row, image in enumerate(batch)
+        ]
         fit, bicubic = require("PIL.ImageOps").fit, require("PIL.Image").Resampling.BICUBIC
-        rows = [np.asarray(fit(each, (side, side), bicubic), np.float32) / 255 for each in images]
+        rows = [np.asarray(fit(image, (side, side), bicubic), np.float32) / 255 for image in images]
         inputs = ((np.stack(rows) - mean) / std).transpose(0, 3, 1, 2)
-        names = [each.name for each in self._network.get_inputs()]
+        names = [image.name for image in self._network.get_inputs()]
         if len(names) != 1:
             raise InvalidInputError(
                 f"{self._model_path()} has {len(names)} inputs ({', '.join(names)}); an image "
@@ -168,7 +170,7 @@ class OnnxImages(_Onnx):
 
 
 class OnnxTexts(_Onnx):
-    """Describe texts by the text network of a folder, in one space with `OnnxImages`.
+    """Encode texts with the text network of a folder, in one space with `OnnxImages`.
 
     Any pair of networks that were trained together will do: CLIP, SigLIP, MobileCLIP. What is too
     long is cut off. Needs the extra ``onnx``.
@@ -205,22 +207,22 @@ class OnnxTexts(_Onnx):
     def _forward(self, batch: list[str], start: int) -> Any:  # noqa: ARG002
         for text in batch:
             fold_text(text)
-        given = {each.name: each for each in self._network.get_inputs()}
-        ids, mask = self._token_ids(batch, [each.shape for each in given.values()])
+        model_inputs = {tensor.name: tensor for tensor in self._network.get_inputs()}
+        ids, mask = self._token_ids(batch, [tensor.shape for tensor in model_inputs.values()])
         inputs = {
             name: (mask if "mask" in name else np.zeros_like(ids) if "type" in name else ids)
-            for name in given
+            for name in model_inputs
         }
-        for name, each in given.items():
-            if each.type == "tensor(int32)":
+        for name, tensor in model_inputs.items():
+            if tensor.type == "tensor(int32)":
                 inputs[name] = inputs[name].astype(np.int32)
         return self._run(inputs, len(batch))
 
     def _token_ids(self, batch: list[str], shapes: list[list[Any]]) -> tuple[Array, Array]:
         """Return the numbers of tokens and which of them are there, (n_items, n_tokens) each."""
         # Where the network takes one length alone, texts are filled up to it.
-        said = shapes[0][-1] if shapes and shapes[0] else None
-        length = said if isinstance(said, int) and said > 0 else None
+        length = shapes[0][-1] if shapes and shapes[0] else None
+        length = length if isinstance(length, int) and length > 0 else None
         if length is not None and length > _MAX_TOKENS:
             raise InvalidInputError(
                 f"{self._model_path()} takes texts of {length:,} tokens; {_MAX_TOKENS:,} are "
@@ -234,9 +236,9 @@ class OnnxTexts(_Onnx):
                 pad_id=padding.get("pad_id", 0),
                 pad_token=padding.get("pad_token", "[PAD]"),
             )
-            found = self._tokens.encode_batch(batch)
+            encodings = self._tokens.encode_batch(batch)
         except Exception as error:  # that package raises Exception itself
             path = Path(self.folder) / _TOKENS
             raise InvalidInputError(f"{path} cannot be used: {error}") from error
-        ids = np.array([each.ids for each in found], np.int64)
-        return ids, np.array([each.attention_mask for each in found], np.int64)
+        ids = np.array([encoding.ids for encoding in encodings], np.int64)
+        return ids, np.array([encoding.attention_mask for encoding in encodings], np.int64)

@@ -19,7 +19,7 @@ from acqh.collection.build.sources import (
     open_source,
     prepared,
 )
-from acqh.collection.disk.model import CHUNK_ROWS, IMAGE_BATCH, Described, describe_items
+from acqh.collection.disk.model import CHUNK_ROWS, IMAGE_BATCH, ItemFeatures, encode_items
 from acqh.collection.disk.opened import OpenCollection, Opened
 from acqh.collection.store.file import Store
 from acqh.collection.store.items import find_item, insert_items, note_added, read_thumbnail
@@ -57,10 +57,10 @@ def add_items(
     parts = _coded_parts(collection, items, skipped, strict, added)
     if strict:
         # No item is stored before the last one is known to be good.
-        whole = list(parts)
-        models = {opened for opened, _ in whole}
+        all_parts = list(parts)
+        models = {opened for opened, _ in all_parts}
         one = models.pop() if len(models) == 1 else None
-        parts = iter([(one, [item for _, part in whole for item in part])])
+        parts = iter([(one, [item for _, part in all_parts for item in part])])
 
     def store(opened: Opened, part: list[Item], coded_with: Opened | None) -> list[str | None]:
         if opened is not coded_with:  # it was retrained since
@@ -83,8 +83,8 @@ def add_items(
         drift = reduce(Drift.plus, added)
         collection.apply(lambda opened: note_added(opened.store, drift))
     if captions:
-        given = annotate_items(collection, captions, progress, keep=False)
-        ids, skipped = [*ids, *given.ids], [*skipped, *given.skipped]
+        report = annotate_items(collection, captions, progress, keep=False)
+        ids, skipped = [*ids, *report.ids], [*skipped, *report.skipped]
     return AddReport(tuple(ids), tuple(skipped))
 
 
@@ -108,14 +108,14 @@ def _coded_parts(
     strict: bool,
     added: list[Drift],
 ) -> Iterator[tuple[Opened | None, list[Item]]]:
-    """Yield items, some at a time, with their codes, and what coded them.
+    """Yield items in batches, with their codes, and the generation that encoded them.
 
     Notes in `added` how well the codes fit.
     """
     if isinstance(items, MultiViewData):
         for part in items.chunks(CHUNK_ROWS):
-            opened, described = collection.opened, (np.arange(len(part)), part)
-            yield opened, _coded(opened, data_items(part), described, skipped, strict, added)
+            opened, item_features = collection.opened, (np.arange(len(part)), part)
+            yield opened, _coded(opened, data_items(part), item_features, skipped, strict, added)
         return
     if not collection.opened.facts.encoders:
         raise CollectionError(
@@ -125,12 +125,12 @@ def _coded_parts(
     usable = prepared(items.items, skipped, strict=strict)
     for batch in batches(usable, IMAGE_BATCH):
         opened = collection.opened
-        yield opened, _coded(opened, batch, _described(opened, batch), skipped, strict, added)
+        yield opened, _coded(opened, batch, _item_features(opened, batch), skipped, strict, added)
 
 
-def _described(opened: Opened, items: Sequence[Item]) -> Described:
+def _item_features(opened: Opened, items: Sequence[Item]) -> ItemFeatures:
     images, texts = zip(*((item.image, item.text) for item in items), strict=True)
-    return describe_items(opened.facts.encoders, images, texts)
+    return encode_items(opened.facts.encoders, images, texts)
 
 
 def _coded_again(
@@ -139,31 +139,33 @@ def _coded_again(
     """Code items by another model, from what is kept of their images."""
     coded: list[Item] = []
     for batch in batches(items, IMAGE_BATCH):
-        seen = [replace(item, image=kept_image(item, item.thumbnail)) for item in batch]
-        coded += _coded(opened, seen, _described(opened, seen), skipped, strict, [])
+        with_images = [replace(item, image=kept_image(item, item.thumbnail)) for item in batch]
+        coded += _coded(
+            opened, with_images, _item_features(opened, with_images), skipped, strict, []
+        )
     return coded
 
 
 def _coded(
     opened: Opened,
     items: list[Item],
-    described: Described,
+    item_features: ItemFeatures,
     skipped: Skipped,
     strict: bool,
     added: list[Drift],
 ) -> list[Item]:
     labels = [tuple(item.labels) for item in items]
-    codes, encoded_from = opened.coder.encode(labels, described)
-    added.append(opened.coder.fit_of(codes, labels, described))
-    found = []
+    codes, encoded_from = opened.coder.encode(labels, item_features)
+    added.append(opened.coder.fit_of(codes, labels, item_features))
+    encoded = []
     for item, code, by in zip(items, codes, encoded_from, strict=True):
         if by:  # the image has done its duty, and is large
-            found.append(replace(item, image=None, encoded_from=by, code=code.tobytes()))
+            encoded.append(replace(item, image=None, encoded_from=by, code=code.tobytes()))
         elif strict:
             raise CollectionError(f"{item.origin}: {_UNKNOWN}; nothing was added")
         else:
             skipped.append((item.origin, _UNKNOWN))
-    return found
+    return encoded
 
 
 def annotate_items(
@@ -174,51 +176,55 @@ def annotate_items(
     ids: list[str] = []
     for batch in batches(items, CHUNK_ROWS):
         with collection.opened.store.reading() as connection:
-            given = _by_id(connection, batch, skipped)
-        while given:  # what somebody else changes meanwhile is read and coded once more
-            done, missing, late = collection.apply(partial(_label, given=given, keep=keep))
+            annotations = _by_id(connection, batch, skipped)
+        while annotations:  # items that another process changes meanwhile are encoded once more
+            done, missing, late = collection.apply(
+                partial(_label, annotations=annotations, keep=keep)
+            )
             ids += done
             skipped += missing
-            given = {identifier: given[identifier] for identifier in late}
+            annotations = {identifier: annotations[identifier] for identifier in late}
         progress(len(ids) + len(skipped), None, "labelling items")
     return AddReport(tuple(ids), tuple(skipped))
 
 
 def _label(
-    opened: Opened, given: Mapping[str, Item], keep: bool
+    opened: Opened, annotations: Mapping[str, Item], keep: bool
 ) -> tuple[list[str], Skipped, set[str]]:
     """Label items; return ids of those that were, what is missing, and ids of those changed."""
     read, missing = {}, []
     with opened.store.reading() as connection:
-        for identifier, item in given.items():
+        for identifier, item in annotations.items():
             try:
                 read[identifier] = find_item(connection, identifier)
             except MissingItemError as error:
                 missing.append((item.name, str(error)))
-    wanted = {id_: _with(old, given[id_], keep) for id_, (_, old) in read.items()}
+    annotated = {id_: _with(old, annotations[id_], keep) for id_, (_, old) in read.items()}
     for id_, (_, old) in read.items():
         is_text_alone = {"labels", "text"}.issuperset(old.encoded_from.split("+"))
-        if is_text_alone and old.text and not wanted[id_].text:
-            missing.append((given[id_].name, "without its text it has neither image nor text"))
-            del wanted[id_]
-    new = [(*read[id_], item) for id_, item in wanted.items() if item != read[id_][1]]
+        if is_text_alone and old.text and not annotated[id_].text:
+            missing.append(
+                (annotations[id_].name, "without its text it has neither image nor text")
+            )
+            del annotated[id_]
+    new = [(*read[id_], item) for id_, item in annotated.items() if item != read[id_][1]]
     done = relabel(opened.store, _recoded(opened, new)) if new else []
     late = {str(item.id) for (*_, item), well in zip(new, done, strict=True) if not well}
-    return [identifier for identifier in wanted if identifier not in late], missing, late
+    return [identifier for identifier in annotated if identifier not in late], missing, late
 
 
 def _by_id(
     connection: sqlite3.Connection, items: Iterable[Item], skipped: Skipped
 ) -> dict[str, Item]:
     """Return items by the ids of those that they mean; of several the last."""
-    found = {}
+    by_id = {}
     for item in items:
         try:
             checked = check_fields(item)
-            found[_id_meant(connection, checked)] = checked
+            by_id[_id_meant(connection, checked)] = checked
         except CollectionError as error:
             skipped.append((item.name, str(error)))
-    return found
+    return by_id
 
 
 def _id_meant(connection: sqlite3.Connection, item: Item) -> str:
@@ -234,58 +240,62 @@ def _id_meant(connection: sqlite3.Connection, item: Item) -> str:
     return ids[0] if ids else name
 
 
-def _with(old: Item, given: Item, keep: bool) -> Item:
+def _with(old: Item, annotation: Item, keep: bool) -> Item:
     """Return an item with what it was given, also if that is empty; the facts of its file stay.
 
     `keep`: what it was not given stays as well.
     """
-    kept = old.fields if keep else {k: v for k, v in old.fields.items() if k in FILE_FIELDS}
-    own = {k: v for k, v in given.fields.items() if k not in (*FILE_FIELDS, IMAGE)}
-    fields = {k: v for k, v in {**kept, **own}.items() if k not in own or v not in (None, "")}
-    is_text_kept = keep and isinstance(given.text, NoText)
-    are_labels_kept = keep and isinstance(given.labels, NoLabels)
+    base = old.fields if keep else {k: v for k, v in old.fields.items() if k in FILE_FIELDS}
+    updates = {k: v for k, v in annotation.fields.items() if k not in (*FILE_FIELDS, IMAGE)}
+    fields = {
+        k: v for k, v in {**base, **updates}.items() if k not in updates or v not in (None, "")
+    }
+    is_text_kept = keep and isinstance(annotation.text, NoText)
+    are_labels_kept = keep and isinstance(annotation.labels, NoLabels)
     return replace(
         old,
-        text=old.text if is_text_kept else given.text,
-        labels=old.labels if are_labels_kept else given.labels,
+        text=old.text if is_text_kept else annotation.text,
+        labels=old.labels if are_labels_kept else annotation.labels,
         fields=fields,
     )
 
 
 def _recoded(opened: Opened, changes: Sequence[tuple[int, Item, Item]]) -> list[tuple[int, Item]]:
-    """Return items with their numbers, coded by what they are to be.
+    """Return items with their numbers, encoded from their new texts and labels.
 
     What an image adds to a code is taken from the code that there is; one that is all there is left
     is encoded again.
     """
     coder, encoders = opened.coder, opened.facts.encoders
-    texts = {view: each for view, each in encoders.items() if view == "text"}
+    texts = {view: encoder for view, encoder in encoders.items() if view == "text"}
 
-    def part(items: Sequence[Item]) -> tuple[list[Sequence[str]], Described]:
-        described = describe_items(texts, [], [item.text for item in items])
-        return [item.labels for item in items], described
+    def part(items: Sequence[Item]) -> tuple[list[Sequence[str]], ItemFeatures]:
+        item_features = encode_items(texts, [], [item.text for item in items])
+        return [item.labels for item in items], item_features
 
-    said = [(old.text, old.labels) != (new.text, new.labels) for _, old, new in changes]
+    is_changed = [(old.text, old.labels) != (new.text, new.labels) for _, old, new in changes]
     before, after = [old for _, old, _ in changes], [new for _, _, new in changes]
-    known = part(after)
-    codes, encoded_from = coder.encode(*known)
-    own = np.array([list(old.code) for old in before], dtype=np.uint8)
-    moved = coder.encode_change(own, part(before), known)
-    found = []
+    text_parts = part(after)
+    codes, encoded_from = coder.encode(*text_parts)
+    old_codes = np.array([list(old.code) for old in before], dtype=np.uint8)
+    moved = coder.encode_change(old_codes, part(before), text_parts)
+    recoded = []
     for row, (number, old, new) in enumerate(changes):
-        rest = [it for it in old.encoded_from.split("+") if it not in ("labels", *texts)]
-        if not said[row] or not (encoded_from[row] or rest):
+        rest = [
+            source for source in old.encoded_from.split("+") if source not in ("labels", *texts)
+        ]
+        if not is_changed[row] or not (encoded_from[row] or rest):
             code, by = old.code, old.encoded_from
         elif not encoded_from[row]:
             code, by = _code_of_image(opened, new), "+".join(rest)
         elif rest:
             parts = {*encoded_from[row].split("+"), *rest}
             order = ("labels", *coder.model.n_features_in_)
-            code, by = moved[row].tobytes(), "+".join(it for it in order if it in parts)
+            code, by = moved[row].tobytes(), "+".join(source for source in order if source in parts)
         else:
             code, by = codes[row].tobytes(), encoded_from[row]
-        found.append((number, replace(new, code=code, encoded_from=by)))
-    return found
+        recoded.append((number, replace(new, code=code, encoded_from=by)))
+    return recoded
 
 
 def _code_of_image(opened: Opened, item: Item) -> bytes:
@@ -294,6 +304,6 @@ def _code_of_image(opened: Opened, item: Item) -> bytes:
         return item.code
     with opened.store.reading() as connection:
         thumbnail = read_thumbnail(connection, item.id)
-    seen = replace(item, image=kept_image(item, thumbnail), text="")
-    codes, _ = opened.coder.encode([()], _described(opened, [seen]))
+    image_alone = replace(item, image=kept_image(item, thumbnail), text="")
+    codes, _ = opened.coder.encode([()], _item_features(opened, [image_alone]))
     return bytes(codes[0])

@@ -1,4 +1,4 @@
-"""Building a collection: items wait in a file, their features beside it, until a model is trained.
+"""Building a collection: items wait in a file, their features in another, until a model is trained.
 
 Then each item is stored, once, with its code. Thumbnails are stored at once.
 """
@@ -30,7 +30,7 @@ from acqh.collection.disk.model import (
     IMAGE_BATCH,
     Coder,
     Encoders,
-    describe,
+    encode_view,
     fit_builtin_model,
     unrelated_queries,
 )
@@ -163,7 +163,7 @@ def _store(
     skipped: Skipped,
     strict: bool,
 ) -> Iterator[int]:
-    """Store items with their codes, except those of which the model knows nothing.
+    """Store items with their codes, except those that the model cannot encode.
 
     Yields how many are done.
     """
@@ -172,8 +172,8 @@ def _store(
         start, end = end, end + len(page)
         first, last = np.searchsorted(features.ids, [start, end])
         part = features.subset(slice(first, last)) if first < last else None
-        described = features.ids[first:last] - start, part
-        codes, encoded_from = coder.encode([item.labels for item in page], described)
+        item_features = features.ids[first:last] - start, part
+        codes, encoded_from = coder.encode([item.labels for item in page], item_features)
         with changing(store) as writer:
             for item, code, by in zip(page, codes, encoded_from, strict=True):
                 if by:
@@ -292,16 +292,16 @@ class StagedView:
         """Return which rows are present."""
         return np.concatenate(self._present)
 
-    def matrix(self, kept: Bools) -> Matrix:
+    def matrix(self, is_kept: Bools) -> Matrix:
         """Return some rows, after which the others are gone."""
         if self._sparse:
-            return sp.csr_array(sp.vstack(self._sparse, format="csr"))[np.flatnonzero(kept)]
+            return sp.csr_array(sp.vstack(self._sparse, format="csr"))[np.flatnonzero(is_kept)]
         rows: Array = np.memmap(self._path, dtype=np.float32, mode="r+").reshape(-1, self._width)
-        if kept.all():
+        if is_kept.all():
             return rows
         end = 0  # rows move up in the file, since they may not fit into memory
         for span in slices(len(rows), CHUNK_ROWS):
-            block = rows[span][kept[span]]
+            block = rows[span][is_kept[span]]
             rows[end : end + len(block)] = block
             end += len(block)
         return rows[:end]
@@ -346,9 +346,9 @@ def stage_items(
     for batch in batches(chain(first, usable), IMAGE_BATCH):
         new = staged.append(batch, skipped, strict=settings.strict)
         if new and sample:
-            images.append(*describe(image_encoder, "image", [item.image for item in new]))
+            images.append(*encode_view(image_encoder, "image", [item.image for item in new]))
         has_images = has_images or any(item.image is not None for item in new)
-        progress(len(staged) + len(skipped), source.n_items, "describing images")
+        progress(len(staged) + len(skipped), source.n_items, "encoding images")
     if not len(staged):
         reason = f": {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
         raise CollectionError(f"there are no items to build from{reason}")
@@ -363,9 +363,9 @@ def stage_items(
         views["text"] = texts = StagedView(folder / "text")
         n_done = 0
         for page in batches(staged.texts(), CHUNK_ROWS):
-            texts.append(*describe(text_encoder, "text", page))
+            texts.append(*encode_view(text_encoder, "text", page))
             n_done += len(page)
-            progress(n_done, len(staged), "describing texts")
+            progress(n_done, len(staged), "encoding texts")
     return _gather(views, staged.labels, keep_empty=is_builtin), encoders
 
 
@@ -387,7 +387,7 @@ def _gather(
     present = {view: staged.present() for view, staged in views.items()}
     present = {view: mask for view, mask in present.items() if keep_empty or mask.any()}
     if not present:
-        raise CollectionError("no item has an image or a text that can be described")
+        raise CollectionError("no item has an image or a text that can be encoded")
     has_any = np.any([*present.values()], axis=0)
     return MultiViewData(
         {view: views[view].matrix(has_any) for view in present},
@@ -398,14 +398,14 @@ def _gather(
 
 def _numbered(rows: Ints, labels: list[tuple[str, ...]]) -> dict[str, Any]:
     """Return rows as ids, and the labels of these items; `labels`: of all items."""
-    names = sorted({name for each in labels for name in each})
+    names = sorted({name for label_set in labels for name in label_set})
     return {"ids": rows} | (
         {"labels": [labels[row] for row in rows], "label_names": names} if names else {}
     )
 
 
 def _check_targets(targets: Mapping[str, Any] | None, has: frozenset[str] | None) -> None:
-    """Refuse targets that no item can have, where it is known what they have."""
+    """Raise an error for targets that no item has."""
     for name in targets or ():
         if name not in ("labels", "image", "text"):
             raise CollectionError(

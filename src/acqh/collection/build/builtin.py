@@ -15,7 +15,7 @@ from acqh.stats.sample import RowSample
 
 
 def builtin_statistics(
-    worth: float | None = None,
+    weight: float | None = None,
     *,
     means: tuple[Floats, Floats] | None = None,
     label_names: Any = (),
@@ -30,8 +30,8 @@ def builtin_statistics(
 
     Parameters
     ----------
-    worth : float, optional
-        For how many pairs they count beside others; as many as they were learnt from by default.
+    weight : float, optional
+        Number of pairs that they count for. Default: the number of training pairs.
     means : pair of (n_image,) and (n_text,), optional
         Where the built-in pairs are moved to, `BuiltinModel.means` of a refined model, so that what
         all texts of one's own have in common is not taken for something that tells them from
@@ -42,7 +42,7 @@ def builtin_statistics(
         Rows at most that the statistics keep to learn codebooks from.
     n_stand_ins : int
         Rows that stand in for photographs where codebooks are learnt. None are needed where a few
-        thousand items or more are added, which are coded more exactly without them.
+        thousand items or more are added, which have a lower quantization error without them.
     stand_in_weight : float
         For how many rows of one's own each of these counts. A little is enough for codebooks that
         know other photographs, and texts, as well.
@@ -57,19 +57,19 @@ def builtin_statistics(
     --------
     >>> import acqh
     >>> from acqh.collection.build.builtin import builtin_statistics
-    >>> sums = builtin_statistics(worth=1_000)
+    >>> sums = builtin_statistics(weight=1_000)
     >>> sums.statistics.n_items, sums.widths
     (1000, {'image': 1280, 'text': 384})
     """
     model = builtin_model()
-    worth = model.sums.n if worth is None else float(worth)
+    weight = model.sums.n if weight is None else float(weight)
     widths = {"image": len(model.sums.image), "text": len(model.sums.text)}
     config = StatisticsConfig(frozenset({("image", "text")}), sample_size)
     statistics = Statistics(widths, len(label_names), config)
     rows = _stand_ins(model, n_stand_ins, np.random.default_rng(0))
     if n_stand_ins:
-        here = {view: np.ones(n_stand_ins, dtype=bool) for view in rows}
-        sample = RowSample(sample_size, len(label_names)).with_rows(rows, None, here)
+        present = {view: np.ones(n_stand_ins, dtype=bool) for view in rows}
+        sample = RowSample(sample_size, len(label_names)).with_rows(rows, None, present)
         statistics.sample = replace(sample, counts=stand_in_weight * sample.counts)
     pairs, texts = model.sums, np.diag(model.text_variance)
     if means is not None:
@@ -79,10 +79,10 @@ def builtin_statistics(
     # The sums are those of the real pairs; only the sample is of rows that stand in for them.
     statistics.patterns = {
         ("image", "text"): Moments(
-            worth,
-            {"image": worth * pairs.image, "text": worth * pairs.text},
-            {"image": worth * pairs.images, "text": worth * texts},
-            {("image", "text"): worth * pairs.cross},
+            weight,
+            {"image": weight * pairs.image, "text": weight * pairs.text},
+            {"image": weight * pairs.images, "text": weight * texts},
+            {("image", "text"): weight * pairs.cross},
         )
     }
     maps = {view: BuiltinMap(view) for view in widths}

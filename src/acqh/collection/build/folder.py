@@ -54,7 +54,7 @@ class ImageFile:
         return hashlib.sha256(self.name.encode()).hexdigest()
 
     def fields(self, digest: str) -> dict[str, Any]:
-        """Return what an item keeps of the file, but for its date."""
+        """Return the fields of the file, except its date."""
         return {FILE: self.name, BYTES: self.n_bytes, MODIFIED: self.modified, DIGEST: digest}
 
     def item(self, identifier: str, **others: Any) -> Item:
@@ -77,10 +77,10 @@ class ImageFile:
 class Listing:
     """What a folder holds."""
 
-    root: Path  # the folder that was looked at
+    root: Path  # the folder that was listed
     folder: Path  # the followed one, which names are relative to: this, or one around it
     files: list[ImageFile] = field(default_factory=list)  # in a fixed order
-    # Files and folders that could not be looked at, and why.
+    # Files and folders that could not be read, and why.
     unread: dict[str, str] = field(default_factory=dict)
 
     def could_hold(self, name: str) -> bool:
@@ -90,7 +90,7 @@ class Listing:
 
 
 class _Unread:
-    """A file that could not be looked at; asked for its path, it says why."""
+    """A file that could not be read; its path raises the error."""
 
     def __init__(self, why: str) -> None:
         self.why = why
@@ -131,7 +131,7 @@ def folder_items(folder: str | PathLike[str]) -> Source:
     """Return the images of a folder without a manifest as items, each named by its path.
 
     Their fields hold ``file``, ``date`` where the EXIF data has one, ``bytes``, ``modified`` and
-    ``sha256``. Names that begin with a dot are passed over, and links are not followed.
+    ``sha256``. Names that begin with a dot are skipped, and links are not followed.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def _read_listing(listing: Listing) -> Iterator[Item]:
 def list_images(folder: str | PathLike[str], followed: Iterable[str] = ()) -> Listing:
     """Return the image files of a folder and the folders in it.
 
-    Names that begin with a dot are passed over. Links are not followed. Names are relative to the
+    Names that begin with a dot are skipped. Links are not followed. Names are relative to the
     innermost of the `followed` folders that holds this one, or to itself.
 
     Raises CollectionError: the folder is not there, cannot be read, or has a manifest.
@@ -186,8 +186,8 @@ def list_images(folder: str | PathLike[str], followed: Iterable[str] = ()) -> Li
         )
     tracked = sorted(map(Path, followed))
     root = _as_tracked(root.resolve(), tracked)
-    around = [each for each in tracked if root.is_relative_to(each)]
-    base = max(around, key=lambda each: len(each.parts), default=root)
+    around = [parent for parent in tracked if root.is_relative_to(parent)]
+    base = max(around, key=lambda parent: len(parent.parts), default=root)
     listing = Listing(root, base)
 
     def note(error: OSError) -> None:
@@ -214,7 +214,7 @@ def _walk(
     for place, folders, names in os.walk(root, onerror=note):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         shown = sorted(name for name in names if not name.startswith("."))
-        yield place, folders, [it for it in shown if Path(it).suffix.lower() in _SUFFIXES]
+        yield place, folders, [name for name in shown if Path(name).suffix.lower() in _SUFFIXES]
 
 
 def _as_tracked(root: Path, tracked: list[Path]) -> Path:

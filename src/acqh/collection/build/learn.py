@@ -29,24 +29,23 @@ from acqh.quantize.drift import MIN_LEARNT
 _SIMILARITY = "jaccard"
 # These and `_COMPLETE_SHARE` were chosen on 2,430 photographs with all labels, and 270 others as
 # queries.
-# Beside labels alone, the Jaccard index of the best ten falls by 0.02, and 97 % of the photographs
-# rather than 13 % are among their own first ten.
+# Compared with labels alone, the Jaccard index of the best ten falls by 0.02, and 97 % of the
+# photographs rather than 13 % are among their own first ten.
 _LABEL_WEIGHT = 0.42
 # Of the content of images and texts where all images have a text: words are looked up besides,
 # images are found by codes alone.
 _TEXT_SHARE = 0.4
 # The same where no image has a text: words are to find them. On 2,000 photographs 0.75 found a
 # little more by words and by images than 0.5 or 1. Between both, in proportion to the images that
-# have one; and the less, the fewer pairs the built-in model counts as beside captions of one's own:
-# what it expects of captions of another kind, such as tags, is worth less.
-_UNCAPTIONED_TEXT_SHARE, _KINDRED_WORTH = 0.75, 40_000.0
+# have one. The share falls with the number of pairs that the built-in model counts for: it predicts
+# captions of another kind, such as tags, less well.
+_UNCAPTIONED_TEXT_SHARE, _KINDRED_WEIGHT = 0.75, 40_000.0
 # Codebooks are for the items that are there, as they are; one tenth for those that come later with
 # an image or a text alone.
 _COMPLETE_SHARE = 0.9
 # Of fewer images than this, codebooks would be made to measure, and others that are added later,
-# or texts, coded badly: for each that is missing a row that stands in for photographs of any kind.
-# With more, codebooks would not be learnt from all images; with more weight, these would be coded
-# less exactly.
+# or texts, would have a high error. Background samples of photographs fill the gap. With more of
+# them, codebooks would not be trained on all images; with more weight, the error of these rises.
 _ENOUGH_IMAGES, _STAND_IN_WEIGHT = 2_730, 0.05
 # Pairs of image and text that say for how many of them the built-in image-text model counts.
 _MAX_PAIRS = 2_000
@@ -56,7 +55,7 @@ _MAX_PAIRS = 2_000
 # Captions of one's own are found better by the words themselves.
 _MOST_CAPTIONED = 0.5
 
-# Items of which one in eight is held out to say how well others are coded, at most.
+# Items used to estimate the error of new ones, at most; one in eight is held out.
 _MAX_TRIED, _HELD_OUT = 4_096, 8
 
 _LABELS = "labels"
@@ -67,8 +66,8 @@ def usual_targets(
 ) -> dict[str, float]:
     """Return what a collection learns where nothing is given: labels, if any, and content.
 
-    `text_share`: how much of the content of images and texts is that of texts. Other views count
-    alike.
+    `text_share`: the share of texts in the content of images and texts. Other views have equal
+    weights.
 
     Examples
     --------
@@ -97,44 +96,48 @@ def learn(
     captioned = _captioned(features.present)
     is_builtin = fit_builtin_model(encoders) and captioned < 1
     refined = _refined(features) if is_builtin else None
-    worth = 0.0 if refined is None else refined.sums.n - refined.n_own
+    weight = 0.0 if refined is None else refined.sums.n - refined.n_own
     model = ACQH(
         settings.n_components,
         n_codebooks=settings.n_codebooks,
         similarity=_SIMILARITY,
-        targets=settings.targets or _targets(views, bool(names), captioned, worth),
+        targets=settings.targets or _targets(views, bool(names), captioned, weight),
         feature_maps=_feature_maps(encoders, views, is_builtin),
         complete_share=_COMPLETE_SHARE,
         random_state=settings.random_state,
     )
-    chunks = _told(features, progress)
-    if refined is not None and worth:
+    chunks = _report_progress(features, progress)
+    if refined is not None and weight:
         builtin = builtin_statistics(
-            worth,
+            weight,
             means=refined.means,
             label_names=names,
             n_stand_ins=max(0, _ENOUGH_IMAGES - int(features.present["image"].sum())),
             stand_in_weight=_STAND_IN_WEIGHT,
         )
-        own = collect(chunks, builtin)
-        model.fit_stats(replace(own, statistics=builtin.statistics + own.statistics))
+        collected = collect(chunks, builtin)
+        model.fit_stats(replace(collected, statistics=builtin.statistics + collected.statistics))
     else:
         model.fit(chunks)
-    # Nothing is learnt later, and sums and samples would take more room than the items.
+    # Nothing is trained later, and statistics and samples would be larger than the items.
     del model.stats_
     asked_as = CAPTION if is_builtin and captioned < _MOST_CAPTIONED else BARE
-    said = ", ".join(f"{name} {target.weight:.3g}" for name, target in model.targets_.items())
-    said += f", and the built-in model, which counts as {worth:,.0f} pairs" if worth else ""
-    return model, said, asked_as
+    description = ", ".join(
+        f"{name} {target.weight:.3g}" for name, target in model.targets_.items()
+    )
+    description += (
+        f", and the built-in model, which counts as {weight:,.0f} pairs" if weight else ""
+    )
+    return model, description, asked_as
 
 
 def expected_error(
     features: MultiViewData, encoders: Encoders, settings: BuildSettings
 ) -> float | None:
-    """Return with which relative error items that come later will be coded, if they are alike.
+    """Return the expected relative error of new items of the same kind.
 
-    That of items held out, by what is learnt from others; those that were learnt from are coded
-    better than any that come. None where there are too few, or too few to learn from without them.
+    It is the error of held-out items: training items have a lower one. None if there are too few
+    items to hold some out.
     """
     order = np.random.default_rng(0).permutation(len(features))[:_MAX_TRIED]
     held, rest = (np.sort(part) for part in np.split(order, [len(order) // _HELD_OUT]))
@@ -156,10 +159,10 @@ def _captioned(present: Mapping[str, Bools]) -> float:
 
 
 def _targets(
-    views: Sequence[str], has_labels: bool, captioned: float, worth: float
+    views: Sequence[str], has_labels: bool, captioned: float, weight: float
 ) -> dict[str, float | Target]:
     """Return the usual targets; images without a text are to be found as well as those with."""
-    more = (1 - captioned) * min(worth / _KINDRED_WORTH, 1.0)
+    more = (1 - captioned) * min(weight / _KINDRED_WEIGHT, 1.0)
     share = _TEXT_SHARE + more * (_UNCAPTIONED_TEXT_SHARE - _TEXT_SHARE)
     usual = usual_targets(views, has_labels, share)
     if captioned == 1 or "text" not in usual:
@@ -167,7 +170,7 @@ def _targets(
     return {**usual, "text": Target(usual["text"], trust="auto")}
 
 
-def _told(features: MultiViewData, progress: Progress) -> Iterator[MultiViewData]:
+def _report_progress(features: MultiViewData, progress: Progress) -> Iterator[MultiViewData]:
     """Yield chunks and say how far they are; what is learnt from all of them comes after."""
     n_done = 0
     progress(0, len(features), "learning")

@@ -34,7 +34,7 @@ MAX_TEXT_CHARACTERS = 1_000_000
 _MAX_INTEGER_BITS = 4_096
 _ID_DIGITS = 16
 
-# What was left out, and why.
+# Skipped items, and why.
 Skipped = list[tuple[str, str]]
 
 
@@ -64,10 +64,10 @@ def prepared(items: Iterable[Any], skipped: Skipped, *, strict: bool) -> Iterato
         yield ready
 
 
-def _usual_id(given: Item, ready: Item) -> str:
+def _usual_id(item: Item, ready: Item) -> str:
     """Return what an item without an id is called, from the item as given and as prepared."""
-    if isinstance(given.image, str | PathLike):
-        name = str(given.image)
+    if isinstance(item.image, str | PathLike):
+        name = str(item.image)
         is_text = name.isprintable() and len(name) <= MAX_ID_CHARACTERS // 2
         return name if is_text else hashlib.sha256(os.fsencode(name)).hexdigest()
     content = json.dumps([ready.text, ready.labels, ready.fields], sort_keys=True).encode()
@@ -106,15 +106,15 @@ def check_fields(item: Item) -> Item:
     return Item(None, text, labels, item.id, fields, item.name, folder=folder)
 
 
-def _checked_text(value: Any, what: str, limit: int) -> str:
+def _checked_text(value: Any, kind: str, limit: int) -> str:
     if not isinstance(value, str):
-        raise CollectionError(f"its {what} is a {type(value).__name__}; give a str")
+        raise CollectionError(f"its {kind} is a {type(value).__name__}; give a str")
     if len(value) > limit:
-        raise CollectionError(f"its {what} has {len(value):,} characters, more than {limit:,}")
+        raise CollectionError(f"its {kind} has {len(value):,} characters, more than {limit:,}")
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise CollectionError(f"its {what} is not valid Unicode: {error}") from error
+        raise CollectionError(f"its {kind} is not valid Unicode: {error}") from error
     return value
 
 
@@ -146,22 +146,26 @@ def open_source(
     image_root: str | PathLike[str] | None = None,
     label_separator: str | None = None,
 ) -> Source | MultiViewData:
-    r"""Return the items of a source; a manifest is read through first, to say what is wrong.
+    r"""Return the items of a source; a table is validated first.
 
-    `source`: a CSV, TSV, JSON lines or Parquet file with the columns ``image`` (a path), ``text``,
-    ``labels`` (separated by ``|``, or a list) and ``id``, of which one of the first two must be
-    there; all others are kept. Or a folder with such a file called ``manifest`` (or ``metadata``,
-    with a column ``file_name``, as ImageFolder has it), or without one but with images; a
-    WebDataset ``.tar`` file or a folder of them, as img2dataset writes it; a folder of Hugging
-    Face's, whose images are inside; vectors in any layout of `MultiViewData.from_files`; or an
-    iterable of items. `image_root`: images are named
-    relative to this folder and must lie in it; by default the manifest's. `label_separator`: what
-    stands between labels; ``|`` by default, but then labels with a comma or semicolon and no ``|``
-    are refused, since they may be one or several.
+    `source`: one of these.
 
-    Raises CollectionError: there is no manifest, or none that can be understood, and there are no
-    images; or none of the images that it names is there. Raises InvalidInputError: a line that
-    cannot be read.
+    - A CSV, TSV, JSON lines or Parquet file with the columns ``image`` (a path), ``text``,
+      ``labels`` (separated by ``|``, or a list) and ``id``. It needs one of the first two. Other
+      columns become fields.
+    - A folder with such a file called ``manifest``, or ``metadata`` with a column ``file_name``.
+    - A folder of images.
+    - A WebDataset ``.tar`` file, or a folder of them.
+    - A folder of a Hugging Face data set that contains its images.
+    - Vectors in any layout of `MultiViewData.from_files`.
+    - An iterable of items.
+
+    `image_root`: folder that image names are relative to, and that contains all images. Default:
+    that of the table. `label_separator`: separator of labels. Default: ``|``; then labels with a
+    comma or semicolon and no ``|`` are rejected, since they may be one or several.
+
+    Raises CollectionError: the source has neither a valid table nor images, or all images of the
+    table are missing. Raises InvalidInputError: a row cannot be read.
 
     Examples
     --------
@@ -214,7 +218,7 @@ def kind_of(path: Path) -> Literal["features", "images", "records"]:
 
 
 def _looked_through(items: Callable[[], Iterator[Item]], path: Path, root: Path) -> Source:
-    """Return a manifest as a source, or say what is wrong before anything is described."""
+    """Return a table as a source; raise its errors before any image is encoded."""
     n_items = n_images = 0
     has: set[str] = set()
     any_there = False
@@ -279,12 +283,18 @@ def read_annotations(
                 f"{place}: a table of labels needs a column id, file or image that says which item "
                 f"is meant, but its columns are {', '.join(record)}"
             )
-        told = {name.lower() for name, value in record.items() if clear or not _is_empty(value)}
+        present_names = {
+            name.lower() for name, value in record.items() if clear or not _is_empty(value)
+        }
         yield replace(
             item,
-            text=item.text if told.intersection(FIELDS["text"].names) else NoText(),
-            labels=item.labels if told.intersection(FIELDS["labels"].names) else NoLabels(),
-            fields={name: it for name, it in item.fields.items() if clear or not _is_empty(it)},
+            text=item.text if present_names.intersection(FIELDS["text"].names) else NoText(),
+            labels=item.labels
+            if present_names.intersection(FIELDS["labels"].names)
+            else NoLabels(),
+            fields={
+                name: value for name, value in item.fields.items() if clear or not _is_empty(value)
+            },
         )
 
 

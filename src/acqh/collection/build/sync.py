@@ -65,7 +65,7 @@ class _Plan:
     deleted: list[TrackedFile] = field(default_factory=list)
 
     def check(self, listing: Listing) -> None:
-        """Refuse to lose much, or to take other images for those that are known by their names."""
+        """Raise CollectionError if many items would be removed, or all images are others."""
         same = self.n_kept + len(self.renamed)
         total = same + len(self.changed) + len(self.deleted)
         n_gone = len(self.deleted)
@@ -75,9 +75,9 @@ class _Plan:
             return
         gone = self.deleted or [item for item, _ in self.changed]
         names = ", ".join(repr(item.name) for item in gone[:_N_NAMED])
-        what = f"{n_gone:,} of the {total:,} images that the collection has of {listing.root}"
+        summary = f"{n_gone:,} of the {total:,} images that the collection has of {listing.root}"
         raise CollectionError(
-            f"{what} are gone{'' if same else ', and none of the others is as it was'}: "
+            f"{summary} are gone{'' if same else ', and none of the others is as it was'}: "
             f"{names}{', ...' if len(gone) > _N_NAMED else ''}; see whether it is the right folder "
             "and all of it is mounted, or say that this is meant with delete=True (--delete; what "
             "people gave to the items is kept); nothing was changed"
@@ -95,15 +95,16 @@ class _Plan:
 
     def report(self, store: Store) -> SyncReport:
         """Return what would be done."""
-        taken: dict[str, None] = {}
+        new_ids: dict[str, None] = {}
         with store.reading() as connection:
             for file, _ in self.new:
-                own = tracked.free_id(
-                    file.usual_id, lambda it: it in taken or find_number(connection, it)
+                identifier = tracked.free_id(
+                    file.usual_id,
+                    lambda candidate: candidate in new_ids or find_number(connection, candidate),
                 )
-                taken[own] = None
+                new_ids[identifier] = None
         return SyncReport(
-            new=tuple(taken),
+            new=tuple(new_ids),
             changed=tuple(item.id for item, _ in self.changed),
             moved=self.moved,
             deleted=tuple(item.id for item in self.deleted),
@@ -116,29 +117,31 @@ def _compare(
     items: list[TrackedFile], tombstones: list[TrackedFile], listing: Listing, say: Progress
 ) -> _Plan:
     """Match items and files: by name, size and time, then by content, then by name alone."""
-    known: dict[str, TrackedFile] = {}  # by the names that files have in the listing
+    by_name: dict[str, TrackedFile] = {}  # by the names that files have in the listing
     surplus, others = [], []
     for item in items:
         if not item.path.is_relative_to(listing.root):
             others.append(item)
             continue
         name = item.path.relative_to(listing.folder).as_posix()
-        if known.setdefault(name, item) is not item:
+        if by_name.setdefault(name, item) is not item:
             surplus.append((name, item))
-    looks = {name: (item.n_bytes, item.modified) for name, item in known.items()}
+    looks = {name: (item.n_bytes, item.modified) for name, item in by_name.items()}
     same = [file for file in listing.files if looks.get(file.name) == (file.n_bytes, file.modified)]
-    kept = {file.name for file in same}
+    unchanged = {file.name for file in same}
     final = {file.path: (file.n_bytes, file.modified) for file in tombstones if file.is_final}
-    kept |= {
+    unchanged |= {
         file.name
         for file in listing.files
-        if file.name not in known and final.get(file.path) == (file.n_bytes, file.modified)
+        if file.name not in by_name and final.get(file.path) == (file.n_bytes, file.modified)
     }
-    loose = [file for file in listing.files if file.name not in kept]
+    loose = [file for file in listing.files if file.name not in unchanged]
     digests = _digests(loose, listing, say)
     files = {file.name: file for file in loose if file.name in digests}
-    seen = {file.name for file in listing.files}
-    lost = [(name, item) for name, item in known.items() if name in files or name not in seen]
+    listed_names = {file.name for file in listing.files}
+    lost = [
+        (name, item) for name, item in by_name.items() if name in files or name not in listed_names
+    ]
     inner = listing.root.relative_to(listing.folder)
     moved = _moved_here(others, set(digests.values()))
     lost += [*surplus, *(((inner / item.name).as_posix(), item) for item in moved)]
@@ -148,7 +151,7 @@ def _compare(
     taken_over = [
         (item, file)
         for file in same
-        if (item := known[file.name]) and item.folder != str(file.folder)
+        if (item := by_name[file.name]) and item.folder != str(file.folder)
     ]
     plan = _Plan(listing.unread, len(same) - len(taken_over), taken_over)
     _match(plan, lost, files, digests)
@@ -167,7 +170,7 @@ def _match(
     `lost`: with the names that they should have.
     """
     # A file that was only touched is its own first choice among those of equal content.
-    lost.sort(key=lambda each: digests.get(each[0]) != each[1].digest)
+    lost.sort(key=lambda pair: digests.get(pair[0]) != pair[1].digest)
     by_digest: dict[str, list[str]] = {}
     for name in reversed(files):
         by_digest.setdefault(digests[name], []).append(name)
@@ -181,8 +184,8 @@ def _match(
         names.remove(name)
         plan.renamed.append((item, files.pop(name)))
     for own_name, item in unmatched:
-        if (found := files.pop(own_name, None)) is not None:
-            plan.changed.append((item, found))
+        if (same_name := files.pop(own_name, None)) is not None:
+            plan.changed.append((item, same_name))
         else:
             plan.deleted.append(item)
     plan.new.extend((file, digests[file.name]) for file in files.values())
@@ -191,21 +194,21 @@ def _match(
 def _match_tombstones(plan: _Plan, tombstones: list[TrackedFile]) -> None:
     """Find the new files whose items were removed: by name and content, or else by content."""
     by_digest: dict[str, list[TrackedFile]] = {}
-    for each in tombstones:
-        by_digest.setdefault(each.digest, []).append(each)
+    for tombstone in tombstones:
+        by_digest.setdefault(tombstone.digest, []).append(tombstone)
     for is_own in (True, False):
         for file, digest in list(plan.new):
             if file.name in plan.restored:
                 continue
-            for each in by_digest.get(digest, ()):
+            for tombstone in by_digest.get(digest, ()):
                 # Another file of equal content is a copy, unless this one is gone.
-                if each.path == file.path if is_own else not each.path.exists():
-                    by_digest[digest].remove(each)
-                    if each.is_final:
+                if tombstone.path == file.path if is_own else not tombstone.path.exists():
+                    by_digest[digest].remove(tombstone)
+                    if tombstone.is_final:
                         plan.new.remove((file, digest))
-                        plan.removed.append((each, file))
+                        plan.removed.append((tombstone, file))
                     else:
-                        plan.restored[file.name] = each.number
+                        plan.restored[file.name] = tombstone.number
                     break
 
 
@@ -214,24 +217,24 @@ def _moved_here(items: list[TrackedFile], digests: set[str]) -> list[TrackedFile
     by_folder: dict[str, list[TrackedFile]] = {}
     for item in items:
         by_folder.setdefault(item.folder, []).append(item)
-    found = []
-    for folder, own in by_folder.items():
-        n_here = sum(item.digest in digests for item in own)
-        if n_here >= _SAME_FOLDER * len(own) and not Path(folder).is_dir():
-            found += own
-    return found
+    moved = []
+    for folder, members in by_folder.items():
+        n_here = sum(item.digest in digests for item in members)
+        if n_here >= _SAME_FOLDER * len(members) and not Path(folder).is_dir():
+            moved += members
+    return moved
 
 
 def _digests(files: list[ImageFile], listing: Listing, say: Progress) -> dict[str, str]:
     """Return the digests of files by name; note those that cannot be read."""
-    found = {}
+    digests = {}
     for position, file in enumerate(files):
         say(position, len(files), "looking for changes")
         try:
-            found[file.name] = file.digest()
+            digests[file.name] = file.digest()
         except OSError as error:
             listing.unread[file.name] = str(error)
-    return found
+    return digests
 
 
 def _carry_out(plan: _Plan, collection: OpenCollection, say: Progress) -> SyncReport:
@@ -249,10 +252,10 @@ def _carry_out(plan: _Plan, collection: OpenCollection, say: Progress) -> SyncRe
     deleted: list[str] = []
     if plan.deleted:
         deleted = collection.apply(lambda opened: tracked.remove_gone(opened.store, plan.deleted))
-    if deleted:  # as where an image was moved to another folder, which was looked at first
-        given = tracked.inherited(collection.opened.store, plan.deleted)
-        annotate_items(collection, given.values(), say, keep=True)
-        collection.apply(lambda opened: tracked.forget(opened.store, given))
+    if deleted:  # as where an image was moved to another folder, which was synced first
+        metadata = tracked.inherited(collection.opened.store, plan.deleted)
+        annotate_items(collection, metadata.values(), say, keep=True)
+        collection.apply(lambda opened: tracked.forget(opened.store, metadata))
     files = [(file, item.id) for item, file in plan.changed]
     files += [(file, file.usual_id) for file, _ in plan.new]
     writer = tracked.FileWriter(plan.restored)
@@ -261,8 +264,8 @@ def _carry_out(plan: _Plan, collection: OpenCollection, say: Progress) -> SyncRe
     late = tuple((name, _LATE) for name in writer.late)
     changed = {item.id for item, _ in plan.changed}
     return SyncReport(
-        new=tuple(each for each in ids if each not in changed),
-        changed=tuple(each for each in ids if each in changed),
+        new=tuple(identifier for identifier in ids if identifier not in changed),
+        changed=tuple(identifier for identifier in ids if identifier in changed),
         moved=plan.moved,
         deleted=tuple(deleted),
         n_unchanged=plan.n_unchanged + len(writer.done),

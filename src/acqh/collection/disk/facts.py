@@ -57,7 +57,7 @@ def check_parts(folder: Path) -> None:
 
 def write_facts(folder: Path, facts: Facts) -> None:
     """Write the encoders of a generation, and how it was built."""
-    states = {view: pack(each, HOMES) for view, each in facts.encoders.items()}
+    states = {view: pack(encoder, HOMES) for view, encoder in facts.encoders.items()}
     info = {
         "encoders": {view: description for view, (description, _) in states.items()},
         "acqh": facts.version,
@@ -86,7 +86,7 @@ def read_facts(folder: Path) -> Facts:
         } if all(fits(value, kinds[name]) for name, value in plain.items()):
             pass
         case _:
-            raise CorruptBundleError(f"{folder} does not describe a collection")
+            raise CorruptBundleError(f"{folder} has no valid facts of a collection")
     try:
         encoders = {
             view: unpack(description, bundle.arrays(view), HOMES)

@@ -326,11 +326,11 @@ def remove_unused(path: str | os.PathLike[str]) -> int:
 
 def _remove_unused(folder: Path) -> int:
     """Remove a generation; raise sqlite3.Error if somebody uses it."""
-    found = names(folder)
-    if not found:
+    entries = names(folder)
+    if not entries:
         folder.rmdir()  # unless somebody has begun to build there
         return 0
-    if LOCK in found:  # otherwise its removal was interrupted
+    if LOCK in entries:  # otherwise its removal was interrupted
         with closing(_lock(folder / LOCK, "EXCLUSIVE", timeout=0)), suppress(OSError):
             # Now, before another can lock it; Windows removes no file that is open.
             (folder / LOCK).unlink()

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from acqh.data import MultiViewData
     from acqh.methods.acqh import ACQH
 
-# Items that are described or coded at once, with images and without.
+# Items that are encoded at once, with images and without.
 IMAGE_BATCH = 64
 CHUNK_ROWS = 4_096
 # How far the vector of an item follows that of a part of it which is given anew: chosen on 200
-# images of COCO so that beginnings of captions find items as well as if these were described again
+# images of COCO so that beginnings of captions find items as well as if these were encoded again
 # (mean reciprocal rank 0.318 and 0.316; by images alone 0.104). Further, the image would not count.
 _CHANGE = 0.7
 # How a few words are asked for: as they are, or as a caption.
@@ -51,23 +51,25 @@ def fit_builtin_model(encoders: Encoders) -> bool:
     return is_usual and isinstance(encoders.get("text"), MiniLM)
 
 
-def describe_items(encoders: Encoders, images: Sequence[Any], texts: Sequence[str]) -> "Described":
+def encode_items(encoders: Encoders, images: Sequence[Any], texts: Sequence[str]) -> "ItemFeatures":
     """Return which items the encoders know anything of, and the features of these.
 
     Examples
     --------
     >>> from acqh.encoders import word_vectorizer
     >>> encoders = {"text": word_vectorizer().fit(["a rose", "a car"])}
-    >>> rows, features = describe_items(encoders, [None, None], ["boat", "rose"])
+    >>> rows, features = encode_items(encoders, [None, None], ["boat", "rose"])
     >>> rows.tolist(), len(features)
     ([1], 1)
     """
     raw = {"image": images, "text": texts}
-    given = {view: each for view, each in encoders.items() if any(map(bool, raw[view]))}
-    return _described({view: describe(each, view, raw[view]) for view, each in given.items()})
+    available = {view: encoder for view, encoder in encoders.items() if any(map(bool, raw[view]))}
+    return _merge_views(
+        {view: encode_view(encoder, view, raw[view]) for view, encoder in available.items()}
+    )
 
 
-def describe(encoder: Any, view: str, raw: Sequence[Any]) -> tuple[Matrix, Bools]:
+def encode_view(encoder: Any, view: str, raw: Sequence[Any]) -> tuple[Matrix, Bools]:
     """Return one row per item, zero for those without the view, and which rows are not zero.
 
     `encoder`: object with ``transform``. `view`: {"image", "text"}. `raw`: sequence of images or
@@ -78,22 +80,22 @@ def describe(encoder: Any, view: str, raw: Sequence[Any]) -> tuple[Matrix, Bools
     rows = np.flatnonzero([bool(value) for value in raw])
     if rows.size:
         try:
-            found = encoder.transform([raw[row] for row in rows.tolist()])
+            features = encoder.transform([raw[row] for row in rows.tolist()])
         except InvalidInputError as error:
             raise EncoderError(f"the {view} encoder failed: {error}") from error
     elif hasattr(encoder, "n_features_out"):
         return np.zeros((len(raw), encoder.n_features_out), np.float32), np.zeros(len(raw), bool)
     else:  # encoders of others need not know their width, nor cope with no items
-        found = encoder.transform([_blank(view)])[:0]
-    if is_sparse(found):
+        features = encoder.transform([_blank(view)])[:0]
+    if is_sparse(features):
         import scipy.sparse as sp
 
-        ones = np.ones(len(rows), found.dtype)
+        ones = np.ones(len(rows), features.dtype)
         places = sp.csr_array((ones, (rows, np.arange(len(rows)))), shape=(len(raw), len(rows)))
-        matrix = sp.csr_array(places @ found)
+        matrix = sp.csr_array(places @ features)
         return matrix, np.diff(matrix.indptr) > 0
-    matrix = np.zeros((len(raw), found.shape[1]), dtype=found.dtype)
-    matrix[rows] = found
+    matrix = np.zeros((len(raw), features.shape[1]), dtype=features.dtype)
+    matrix[rows] = features
     return matrix, np.asarray(matrix.any(axis=1))
 
 
@@ -102,10 +104,10 @@ def _blank(view: str) -> Any:
 
 
 # Which items have features, by their numbers from 0, and those features; None where none has.
-Described = tuple[Ints, "MultiViewData | None"]
+ItemFeatures = tuple[Ints, "MultiViewData | None"]
 
 
-def _described(views: Mapping[str, tuple[Matrix, Bools]]) -> Described:
+def _merge_views(views: Mapping[str, tuple[Matrix, Bools]]) -> ItemFeatures:
     """Return which items have any view, from each view's features and who has it."""
     from acqh.data import MultiViewData
 
@@ -156,30 +158,32 @@ class Coder:
         return len(self.maps.codebooks)
 
     def encode(
-        self, labels: Sequence[Sequence[str]], described: Described
+        self, labels: Sequence[Sequence[str]], item_features: ItemFeatures
     ) -> tuple[Array, list[str]]:
         """Code items by whatever the model knows of them: labels and views.
 
-        `labels`: of all items; those that the model was not fitted with are passed over. Gives
+        `labels`: of all items; those that the model was not fitted with are ignored. Gives
         `codes`, uint8 (n_items, n_codebooks), and `encoded_from`: their sources, empty for items
         that have nothing that the model knows.
         """
         codes = np.zeros((len(labels), self.model.n_codebooks), dtype=np.uint8)
-        return codes, self._fill(codes, self.model.encode, labels, described)
+        return codes, self._fill(codes, self.model.encode, labels, item_features)
 
-    def fit_of(self, codes: Array, labels: Sequence[Sequence[str]], described: Described) -> Drift:
+    def fit_of(
+        self, codes: Array, labels: Sequence[Sequence[str]], item_features: ItemFeatures
+    ) -> Drift:
         """Say how well codes fit the items that they were made of by `encode`."""
         vectors = np.zeros((len(codes), self.model.n_components), self.model.codebooks_.dtype)
-        known = [bool(by) for by in self._fill(vectors, self.model.embed, labels, described)]
-        return Drift(None).after(vectors[known], self.model.decode(codes[known]))
+        is_known = [bool(by) for by in self._fill(vectors, self.model.embed, labels, item_features)]
+        return Drift(None).after(vectors[is_known], self.model.decode(codes[is_known]))
 
     def encode_change(
         self,
         codes: Array,
-        before: tuple[Sequence[Sequence[str]], Described],
-        after: tuple[Sequence[Sequence[str]], Described],
+        before: tuple[Sequence[Sequence[str]], ItemFeatures],
+        after: tuple[Sequence[Sequence[str]], ItemFeatures],
     ) -> Array:
-        """Code items anew of which a part is known by their codes alone, such as their images.
+        """Encode changed items whose other parts, such as images, are known from their codes alone.
 
         `before` and `after`: labels and descriptions of the part that changes. An item's vector
         moves with the vector of this part; where it was not known before, it was what the rest
@@ -191,12 +195,12 @@ class Coder:
         vectors = np.asarray(model.decode(codes))
         old, new = vectors.copy(), vectors.copy()
         self._fill(old, model.embed, *before)
-        known = [bool(by) for by in self._fill(new, model.embed, *after)]
-        wanted = (vectors + _CHANGE * (new - old))[known]
+        is_known = [bool(by) for by in self._fill(new, model.embed, *after)]
+        targets = (vectors + _CHANGE * (new - old))[is_known]
         metric = model.code_metric_
-        linear = wanted if metric is None else wanted @ metric
+        linear = targets if metric is None else targets @ metric
         changed = codes.copy()
-        changed[known] = search_codes(linear, model.codebooks_, metric=metric)
+        changed[is_known] = search_codes(linear, model.codebooks_, metric=metric)
         return changed
 
     def _fill(
@@ -204,35 +208,35 @@ class Coder:
         rows_of: Array,
         compute: Callable[..., Array],
         labels: Sequence[Sequence[str]],
-        described: Described,
+        item_features: ItemFeatures,
     ) -> list[str]:
-        """Set the rows of items of which the model knows anything; return what, for each item."""
+        """Set the rows of items that the model can encode; return their sources, by item."""
         model = self.model
         names = set(model.label_names_) if "labels" in model.targets_ else set()
-        sets = [set(given) & names for given in labels]
-        encoded_from = [["labels"] if each else [] for each in sets]
-        by_labels = {row for row, each in enumerate(sets) if each}
-        rows, seen = self._known_views(*described)
-        if seen is not None:
-            known = [sets[row] for row in rows.tolist()] if names else None
+        sets = [set(item_labels) & names for item_labels in labels]
+        encoded_from = [["labels"] if label_set else [] for label_set in sets]
+        by_labels = {row for row, label_set in enumerate(sets) if label_set}
+        rows, features = self._known_views(*item_features)
+        if features is not None:
+            label_sets = [sets[row] for row in rows.tolist()] if names else None
             # Labels are those of the items, by name; the data's own columns may stand otherwise.
-            rows_of[rows] = compute(seen.without_labels(), labels=known)
-            for view in filter(seen.present.__contains__, model.n_features_in_):
-                for at in np.flatnonzero(seen.present[view]):
+            rows_of[rows] = compute(features.without_labels(), labels=label_sets)
+            for view in filter(features.present.__contains__, model.n_features_in_):
+                for at in np.flatnonzero(features.present[view]):
                     encoded_from[rows[at]].append(view)
         if alone := sorted(by_labels.difference(rows.tolist())):
             rows_of[alone] = compute(labels=[sets[row] for row in alone])
-        return ["+".join(each) for each in encoded_from]
+        return ["+".join(label_set) for label_set in encoded_from]
 
-    def _known_views(self, rows: Ints, features: "MultiViewData | None") -> Described:
+    def _known_views(self, rows: Ints, features: "MultiViewData | None") -> ItemFeatures:
         """Return the items that have views which the model knows, with these alone."""
         if features is None or features.views.keys() <= self.model.n_features_in_.keys():
             return rows, features
         views = [name for name in self.model.n_features_in_ if name in features.views]
-        known, seen = _described(
+        chosen, known_views = _merge_views(
             {name: (features.views[name], features.present[name]) for name in views}
         )
-        return rows[known], seen
+        return rows[chosen], known_views
 
     def query(self, view: str, features: Matrix) -> Floats:
         """Return the query vector of one row of features; (n_components,) float32."""
@@ -269,10 +273,9 @@ def unrelated_queries(
 ) -> dict[str, Floats]:
     """Return queries of unit length by which levels are measured.
 
-    `codes`: uint8 (n_items, n_codebooks). `asked_as`: see `phrase`. Gives "words",
-    (n_words, n_components): names of things most of which no collection has; none where no text is
-    understood. And "items", (n_queries, n_components): items, to most of which any other is nothing
-    like.
+    `codes`: uint8 (n_items, n_codebooks). `asked_as`: see `phrase`. Returns "words",
+    (n_words, n_components): names of things that most collections lack; empty without a text
+    encoder. And "items", (n_queries, n_components): items, which are unlike most others.
     """
     chosen = codes[:: math.ceil(len(codes) / _MAX_QUERIES) or 1]
     queries = {"items": coder.model.project_codes(chosen), "words": coder.maps.codebooks[0, :0]}
@@ -289,7 +292,7 @@ def _things(encoder: Any, asked_as: str) -> tuple[Matrix, Bools]:
     key = weights, asked_as
     if weights is None or key not in _known_things:
         words = (files("acqh.collection.disk") / "things.txt").read_text(encoding="utf-8").split()
-        things = describe(encoder, "text", [phrase(word, asked_as) for word in words])
+        things = encode_view(encoder, "text", [phrase(word, asked_as) for word in words])
         if weights is None:
             return things
         _known_things[key] = things

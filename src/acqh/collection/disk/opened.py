@@ -1,4 +1,4 @@
-"""An open collection: its parts, its index, a cache of the codes, and above what hits stand out."""
+"""An open collection: its parts, its index, a cache of the codes, and confidence thresholds."""
 
 import json
 import logging
@@ -26,7 +26,7 @@ from acqh.collection.disk.generations import (
     remove_unused,
     use_current,
 )
-from acqh.collection.disk.model import Coder, describe, phrase
+from acqh.collection.disk.model import Coder, encode_view, phrase
 from acqh.collection.store.file import (
     Store,
     UntilChange,
@@ -76,7 +76,7 @@ T = TypeVar("T")
 
 
 class Levels(NamedTuple):
-    """Above which share of a query's length the scores of hits stand out."""
+    """Thresholds of confident matches, as shares of a query's length."""
 
     text: float
     item: float  # for images, items and all else
@@ -89,12 +89,12 @@ class Levels(NamedTuple):
         try:
             digest, *values = parse_json(stored)
             text, item, squares, revision = values
-            found = np.array([text, item, *squares], dtype=np.float32)
-            levels = cls(float(text), float(item), found[2:], int(revision))
+            numbers = np.array([text, item, *squares], dtype=np.float32)
+            levels = cls(float(text), float(item), numbers[2:], int(revision))
         except (ValueError, TypeError, OverflowError):
             return None
         is_whole = digest == checksum(json.dumps(values)) and len(squares) == n_components
-        return levels if is_whole and np.isfinite(found).all() and found.min() >= 0 else None
+        return levels if is_whole and np.isfinite(numbers).all() and numbers.min() >= 0 else None
 
     def stored(self) -> str:
         """Return them as JSON, behind their checksum."""
@@ -102,7 +102,7 @@ class Levels(NamedTuple):
         return json.dumps([checksum(json.dumps(values)), *values])
 
     def limits(self, queries: Floats, *, is_text: bool) -> Floats:
-        """Return the scores above which hits stand out, of one query or several."""
+        """Return the scores above which hits are confident, of one query or several."""
         return (self.text if is_text else self.item) * lengths(queries, self.squares)
 
 
@@ -110,10 +110,10 @@ def lengths(queries: Floats, squares: Floats) -> Floats:
     """Return the lengths of queries, (n_queries,), half way to how far items spread along them.
 
     `queries`: (n_queries, n_components). `squares`: see `Levels`. Items spread far along what many
-    of them have, such as people; there a score must be higher to stand out.
+    of them have, such as people: a confident match needs a higher score there.
     """
-    own = queries * queries
-    return np.asarray((own.sum(axis=-1) * (own @ squares)) ** 0.25)
+    squared = queries * queries
+    return np.asarray((squared.sum(axis=-1) * (squared @ squares)) ** 0.25)
 
 
 def measure_levels(index: "CodeIndex", queries: Mapping[str, Floats], revision: int) -> Levels:
@@ -159,7 +159,7 @@ class IndexCache:
         self._path = path
         self._lock = threading.Lock()
         self._index: CodeIndex | None = None
-        self.levels: Levels  # above which scores stand out; known once the index was asked for
+        self.levels: Levels  # thresholds of confident matches; set once the index is read
         self._revision = self._saved = 0
         self._levels_revision = -1  # of the levels that are stored
 
@@ -175,8 +175,8 @@ class IndexCache:
             return None
         from acqh.index import CodeIndex
 
-        known, codes = codes_of(connection, numbers, len(self.codebooks))
-        return CodeIndex(self.codebooks).add(codes, ids=known)
+        stored_numbers, codes = codes_of(connection, numbers, len(self.codebooks))
+        return CodeIndex(self.codebooks).add(codes, ids=stored_numbers)
 
     def at(self, connection: sqlite3.Connection) -> "CodeIndex":
         """Return the index with every change that a connection sees."""
@@ -224,17 +224,17 @@ class IndexCache:
         with self._lock:
             self._keep(lambda _: self._write(index), "index")
 
-    def _keep(self, write: Callable[[sqlite3.Connection], None], what: str) -> None:
+    def _keep(self, write: Callable[[sqlite3.Connection], None], part: str) -> None:
         """Write unless somebody changes or replaced the collection: nobody waits for a cache."""
         try:
             with self._store.holding(timeout=0) as connection:
                 write(connection)
         except CollectionError as error:
-            _log.info("the %s of %s is not saved: %s", what, self._path.parent, error)
+            _log.info("the %s of %s is not saved: %s", part, self._path.parent, error)
         except OSError as error:
             _log.warning(
                 "could not save the %s of %s, which costs time on opening: %s",
-                what, self._path.parent, error,
+                part, self._path.parent, error,
             )  # fmt: skip
 
     def _store_levels(self, connection: sqlite3.Connection) -> None:
@@ -248,7 +248,7 @@ class IndexCache:
         try:
             index.save(self._path, info=info)
         except FileExistsError:
-            # Damaged so that it cannot be told for an index; it bears our name in our folder.
+            # Too damaged to be detected as an index; its name and folder are those of one.
             shutil.rmtree(self._path)
             index.save(self._path, info=info)
         self._saved = self._revision
@@ -301,7 +301,7 @@ class Opened:
     store: Store
     coder: Coder
     index: IndexCache
-    is_fast: bool = False  # whether texts of queries are described by the table of pieces
+    is_fast: bool = False  # whether static token embeddings encode query texts
     # What searches chose among, by what they were restricted to; the last to be used at the end.
     selections: OrderedDict[Any, Any] = field(default_factory=OrderedDict)
     vocabulary: UntilChange[Vocabulary] = field(default_factory=lambda: UntilChange(Vocabulary))
@@ -320,11 +320,11 @@ class Opened:
         """Return the query vector of an image or a text, None if nothing of it is known."""
         if view == "text" and raw in self.text_vectors:
             return self.text_vectors[raw]
-        said = phrase(raw, self.facts.asked_as) if view == "text" else raw
+        query = phrase(raw, self.facts.asked_as) if view == "text" else raw
         if view == "text" and self.is_fast:
-            vector = self.fast_encoder.vector(said)
+            vector = self.fast_encoder.vector(query)
         else:
-            matrix, present = describe(self.facts.encoders[view], view, [said])
+            matrix, present = encode_view(self.facts.encoders[view], view, [query])
             vector = self.coder.query(view, matrix) if present[0] else None
         if view == "text" and len(raw) <= _MAX_KEPT_CHARACTERS:
             if len(self.text_vectors) >= _KEPT_TEXTS:
@@ -334,9 +334,9 @@ class Opened:
 
     @cached_property
     def fast_encoder(self) -> QueryTable:
-        """What stands in for MiniLM in queries.
+        """The encoder of query texts that replaces MiniLM.
 
-        Raises CollectionError: texts were described otherwise.
+        Raises CollectionError: the collection was built with another text encoder.
         """
         maps, chain = self.coder.maps, self.coder.maps.feature_maps.get("text")
         is_builtin = isinstance(chain, BuiltinMap)
@@ -344,18 +344,18 @@ class Opened:
             "text" not in maps.units and (chain is None or is_builtin)
         ):
             raise CollectionError(
-                "the table of pieces stands in for MiniLM alone, by which the texts of this "
-                "collection were not described; search it with its own encoder"
+                "query_encoder='fast' replaces MiniLM, but this collection was built with another "
+                "text encoder; open it with query_encoder='default'"
             )
-        own = maps.projections["text"], maps.intercepts["text"], maps.codebooks
-        return QueryTable.of(*own, is_builtin=is_builtin)
+        arrays = maps.projections["text"], maps.intercepts["text"], maps.codebooks
+        return QueryTable.of(*arrays, is_builtin=is_builtin)
 
 
 def open_current(path: Path, timeout: float, is_fast: bool = False) -> Opened:
     """Open the current generation; `timeout`: seconds that a writer waits for another one.
 
     Raises FileNotFoundError: there is no collection. Raises CorruptBundleError: it is damaged.
-    Raises CollectionError: the table of pieces is asked for, but cannot stand in.
+    Raises CollectionError: the fast encoder cannot replace that of the collection.
     """
     lease = use_current(path)
     store = None
@@ -376,7 +376,7 @@ def open_current(path: Path, timeout: float, is_fast: bool = False) -> Opened:
             index.at(connection)  # which says so at once where codes or changes are damaged
         opened = Opened(lease, facts, store, coder, index, is_fast)
         if is_fast:
-            opened.fast_encoder  # noqa: B018 - says so at once where it cannot stand in
+            opened.fast_encoder  # noqa: B018 - raises at once if it cannot be used
     except BaseException:
         if store is not None:
             store.close()

@@ -57,8 +57,8 @@ def verify_collection(path: str | PathLike[str]) -> CollectionReport:
             f"{len(rest)} other generations, {n_bytes:,} bytes, are in use or from killed builds; "
             "acqh verify --clean removes those that nobody uses"
         )
-    found = tuple(dict.fromkeys(problems)), tuple(notes)
-    return CollectionReport(folder, n_items, size_on_disk(folder), *found, settings)
+    results = tuple(dict.fromkeys(problems)), tuple(notes)
+    return CollectionReport(folder, n_items, size_on_disk(folder), *results, settings)
 
 
 def _verified(folder: Path, problems: list[str]) -> tuple[int, dict[str, Any] | None, list[str]]:
@@ -84,7 +84,7 @@ def _verified(folder: Path, problems: list[str]) -> tuple[int, dict[str, Any] | 
             if store.generation != folder.name:
                 problems.append(f"{file} belongs to another collection")
             n_items = items.count_items(connection)
-            problems += (f"{file}: {each}" for each in check_store(connection, shape))
+            problems += (f"{file}: {problem}" for problem in check_store(connection, shape))
             notes += _check_index(folder, connection, problems)
     except (AcqhError, OSError) as error:
         problems.append(str(error))
@@ -124,16 +124,16 @@ def check_store(
     Without `lookups`, the fields and words that items are found by are not compared with the
     items: 10 microseconds per item instead of 95.
     """
-    found = [*_check_file(connection), *_check_items(connection, shape)]
-    if lookups and not found:
-        found = [*_check_values(connection)] or [*_check_words(connection)]
-    yield from found
+    problems = [*_check_file(connection), *_check_items(connection, shape)]
+    if lookups and not problems:
+        problems = [*_check_values(connection)] or [*_check_words(connection)]
+    yield from problems
 
 
 def _check_file(connection: sqlite3.Connection) -> Iterator[str]:
-    for (found,) in connection.execute("PRAGMA integrity_check(20)"):
-        if found != "ok":
-            yield found
+    for (message,) in connection.execute("PRAGMA integrity_check(20)"):
+        if message != "ok":
+            yield message
     for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check"):
         yield f"row {row} of {table} belongs to no {parent}"
 
@@ -142,7 +142,7 @@ def _check_items(connection: sqlite3.Connection, shape: tuple[int, ...] | None) 
     """Yield what is wrong with items."""
     last, levels = read_revision(connection), read_text(connection, opened.LEVELS)
     if levels and shape is not None and opened.Levels.read(levels, shape[2]) is None:
-        yield "what is stored of when hits stand out is damaged"
+        yield "the stored confidence thresholds are damaged"
     rows = connection.execute(
         "SELECT number, id, text, labels, fields, encoded_from, code, checksum FROM items"
     )
@@ -194,8 +194,8 @@ def _check_words(connection: sqlite3.Connection) -> Iterator[str]:
         for number, text, *encoded in rows:
             change_words(other, number, *words_of(text, *items.parsed(*encoded)))
         places = "CREATE VIRTUAL TABLE temp.places USING fts5vocab(main, words, instance)"
-        for each in (connection, other):
-            each.execute(places)
-        both = (each.execute("SELECT * FROM temp.places") for each in (connection, other))
+        for database in (connection, other):
+            database.execute(places)
+        both = (database.execute("SELECT * FROM temp.places") for database in (connection, other))
         if any(one != two for one, two in zip_longest(*both)):
             yield "the words that items are found by are not those of the items"

@@ -1,4 +1,4 @@
-"""Possible duplicates: the same file, the same image, or what is alike.
+"""Possible duplicates: the same file, the same image, or similar images.
 
 The lowest frequencies (a discrete cosine transform) of small grey thumbnails and of their crops
 propose pairs: images are compared if the signs of some frequencies agree, in one of a few hash
@@ -85,13 +85,13 @@ def find_duplicates(opened: Opened, progress: Progress) -> list[DuplicateGroup]:
         leads = _same_images(pictured, [rows[0] for rows in files], picture, progress)
     images = _merged(files, leads)
     progress(0, None, "comparing what images show")
-    alike = _merged(images, _alike(opened, pictured, [rows[0] for rows in images]))
-    tiers = {"same file": files, "same image": images, "alike": alike}
-    known: set[frozenset[int]] = set()
+    similar = _merged(images, _similar(opened, pictured, [rows[0] for rows in images]))
+    tiers = {"same file": files, "same image": images, "similar": similar}
+    reported: set[frozenset[int]] = set()
     groups = []
-    for tier, found in tiers.items():
-        several = [rows for rows in found if len(rows) > 1 and frozenset(rows) not in known]
-        known.update(map(frozenset, several))
+    for tier, candidates in tiers.items():
+        several = [rows for rows in candidates if len(rows) > 1 and frozenset(rows) not in reported]
+        reported.update(map(frozenset, several))
         groups += [
             DuplicateGroup(tier, tuple(pictured.ids[row] for row in pictured.best_first(rows)))
             for rows in several
@@ -109,11 +109,13 @@ def find_removable(
     removable: dict[str, Path] = {}
     with opened.store.reading() as connection:
         for group in groups:
-            if group.tier == "alike":
+            if group.tier == "similar":
                 continue
-            kept, *others = (_file_of(find_item(connection, each)[1]) for each in group.ids)
+            best, *others = (
+                _file_of(find_item(connection, identifier)[1]) for identifier in group.ids
+            )
             for identifier, file in zip(group.ids[1:], others, strict=True):
-                if identifier not in removable and kept and file and _can_replace(kept, file):
+                if identifier not in removable and best and file and _can_replace(best, file):
                     removable[identifier] = file
                 progress(len(removable), None, "comparing files")
     return removable
@@ -123,16 +125,16 @@ def _file_of(item: Item) -> Path | None:
     return Path(item.folder, str(item.fields[FILE])) if item.folder else None
 
 
-def _can_replace(kept: Path, file: Path) -> bool:
+def _can_replace(kept_file: Path, file: Path) -> bool:
     """Whether a file shows no more than another one does; False if that is not certain."""
     pillow = require("PIL.Image")
     try:
-        if kept.samefile(file):  # a link, or a file of two folders
+        if kept_file.samefile(file):  # a link, or a file of two folders
             return False
-        if filecmp.cmp(kept, file, shallow=False):
+        if filecmp.cmp(kept_file, file, shallow=False):
             return True
         with (
-            pillow.open(kept, formats=image_formats()) as best,
+            pillow.open(kept_file, formats=image_formats()) as best,
             pillow.open(file, formats=image_formats()) as other,
         ):
             # Of several frames or pages, only the first ones are compared.
@@ -142,7 +144,7 @@ def _can_replace(kept: Path, file: Path) -> bool:
                 return False
             if other.has_transparency_data and not best.has_transparency_data:
                 return False
-        copy = compare(Picture(working_image(file)), Picture(working_image(kept)))
+        copy = compare(Picture(working_image(file)), Picture(working_image(kept_file)))
     except (AcqhError, OSError, ValueError, SyntaxError):  # gone, or not an image any more
         return False
     return copy is not None and copy.is_contained and not copy.is_recoloured
@@ -222,12 +224,12 @@ def _candidates(grey: Array) -> dict[int, list[int]]:
         pairs.append(ends[1] * len(grey) + ends[0])
         differences.append(np.linalg.norm(one[near] - two[near], axis=1))
     pair, difference = np.concatenate(pairs), np.concatenate(differences)
-    found: dict[int, dict[int, None]] = {}
+    candidates: dict[int, dict[int, None]] = {}
     for later, earlier in np.stack(
         np.divmod(pair[np.argsort(difference, kind="stable")], len(grey))
     ).T.tolist():
-        found.setdefault(later, {})[earlier] = None
-    return {later: list(others) for later, others in found.items()}
+        candidates.setdefault(later, {})[earlier] = None
+    return {later: list(others) for later, others in candidates.items()}
 
 
 def _of_one_key(low: Floats) -> "Iterator[tuple[Ints, Ints, Ints]]":
@@ -250,9 +252,9 @@ def _of_one_key(low: Floats) -> "Iterator[tuple[Ints, Ints, Ints]]":
         n_found = np.minimum(last - start, _MAX_FOUND)
         for place in range(int(n_found.max())):
             crops, cut = np.nonzero(n_found > place)
-            found = order[start[crops, cut] + place]
-            other = found != crops
-            yield crops[other], found[other], cut[other]
+            others = order[start[crops, cut] + place]
+            other = others != crops
+            yield crops[other], others[other], cut[other]
 
 
 def _low_frequencies(grey: Array) -> Floats:
@@ -270,7 +272,7 @@ def _low_frequencies(grey: Array) -> Floats:
     )
 
 
-def _alike(opened: Opened, pictured: _Pictured, firsts: Sequence[int]) -> list[int]:
+def _similar(opened: Opened, pictured: _Pictured, firsts: Sequence[int]) -> list[int]:
     """Return for each place in `firsts` the place that leads its group, or itself.
 
     Items join a group if they show what its lead shows, or were taken at the same time.

@@ -54,14 +54,14 @@ Where: TypeAlias = Mapping[str, Any] | Iterable[str] | None
 
 @dataclass(frozen=True, eq=False)
 class FeatureRow:
-    """A query of a view that is described already."""
+    """Precomputed features of a query, of one view."""
 
     values: Any  # (n_features,)
 
 
 def search(
     opened: Opened,
-    given: Mapping[str, Any],
+    query_parts: Mapping[str, Any],
     weights: Mapping[str, float],
     k: int,
     where: Any,
@@ -73,20 +73,20 @@ def search(
     conditions = read_where(where)
     if mode not in get_args(Mode):
         raise CollectionError(f"`mode` must be one of {', '.join(get_args(Mode))}, got {mode!r}")
-    for name, weight in weights.items() if given else ():
-        if name not in given:
+    for name, weight in weights.items() if query_parts else ():
+        if name not in query_parts:
             raise CollectionError(f"a weight is given for {name!r}, which is not searched by")
         if not np.isfinite(weight) or weight < 0:
             raise CollectionError(f"weights must be 0 or more, got {weight!r} for {name!r}")
     started = time.perf_counter()
-    words, parts = _split_query(opened, given, weights, mode)
+    words, parts = _split_query(opened, query_parts, weights, mode)
     # Of one image alone, an item may show a copy.
     image = None
     is_image = parts.keys() == {"image"} and _is_raw(opened, "image", parts["image"])
     if mode == "hybrid" and is_image and len(images := _as_list(parts["image"])) == 1:
         parts["image"] = working_image(images[0])
         image = make_thumbnail(parts["image"])
-    # Of words that the encoder knows, none that is spelt alike is looked for.
+    # A word that the encoder knows is not corrected as a typo.
     encoder = opened.facts.encoders.get("text") if mode == "hybrid" else None
     is_word = getattr(encoder, "is_word", None)
     for _ in range(_MAX_TRIES):
@@ -141,13 +141,15 @@ def _answer(
         scores |= {number: score for number, score in nearest[k:] if number in with_words}
         match = rate(opened, vector, kinds == {"text"}, scores, with_words)
         best = fuse(match, compare_words(words, hits, items), k, words_first=kinds <= {"text"})
-        match |= {number: match_of_both(*worth) for number, _, worth in best}
+        match |= {number: match_of_both(*part_scores) for number, _, part_scores in best}
         why = reasons(connection, expression, [number for number, *_ in best])
     else:
         order = [number for number, _ in nearest]
         same = [] if image is None else find_same(connection, order, image)
         best = put_first(same, nearest, k)
-        match = rate(opened, vector, kinds == {"text"}, scores, {}) | {it: 1.0 for it, _ in same}
+        match = rate(opened, vector, kinds == {"text"}, scores, {}) | {
+            number: 1.0 for number, _ in same
+        }
         why = {number: ("same image",) for number, _ in same}
     semantic = ["semantic"] if kinds - {"image", "unlike"} else []
     semantic += ["image"] if "image" in kinds else []
@@ -169,8 +171,8 @@ def _answer(
     )
     explanation = None
     if explain:
-        worth = None if words is None else [each for *_, each in shown]
-        explanation = _explain(opened.index.codebooks, vector, results, worth)
+        part_scores = None if words is None else [fused for *_, fused in shown]
+        explanation = _explain(opened.index.codebooks, vector, results, part_scores)
     times.append(time.perf_counter())
     spans = (1e3 * (after - before) for before, after in pairwise(times))
     spent = dict(zip(("encode", "search", "items"), spans, strict=True))
@@ -224,10 +226,10 @@ def _explain(
 
 
 def _split_query(
-    opened: Opened, given: Mapping[str, Any], weights: Mapping[str, float], mode: str
+    opened: Opened, query_parts: Mapping[str, Any], weights: Mapping[str, float], mode: str
 ) -> tuple[WordQuery | None, dict[str, Any]]:
     """Return the words to look up, and the parts of the query to encode."""
-    parts = dict(given)
+    parts = dict(query_parts)
     text = parts.get("text")
     if mode == "semantic" or not isinstance(text, str) or weights.get("text") == 0:
         if mode == "keyword":
@@ -241,8 +243,8 @@ def _split_query(
         )
     if mode == "keyword":
         return words, {}
-    parts["text"] = words.said or " ".join(words.terms) or text
-    is_only_excluded = not (words.said or words.terms) and bool(words.phrases or words.without)
+    parts["text"] = words.to_encode or " ".join(words.terms) or text
+    is_only_excluded = not (words.to_encode or words.terms) and bool(words.phrases or words.without)
     # An encoder that has a vocabulary knows no symbols.
     encoder = opened.facts.encoders.get("text")
     symbols = "".join((*words.phrases, *words.terms)) if hasattr(encoder, "is_word") else ""
@@ -255,19 +257,21 @@ def _split_query(
 def _vector(
     opened: Opened,
     connection: sqlite3.Connection,
-    given: Mapping[str, Any],
+    query_parts: Mapping[str, Any],
     weights: Mapping[str, float],
 ) -> tuple[Floats | None, set[int]]:
     """Return the query vector, None if the model knows nothing of it, and the items it names."""
-    if not given or given.keys() == {"unlike"}:
+    if not query_parts or query_parts.keys() == {"unlike"}:
         raise CollectionError("there is nothing to search for; give text, image or item")
     vectors: list[Floats] = []
     excluded: set[int] = set()
     total = 0.0
-    weights = {name: float(weights.get(name, _DEFAULT_WEIGHTS.get(name, 1.0))) for name in given}
+    weights = {
+        name: float(weights.get(name, _DEFAULT_WEIGHTS.get(name, 1.0))) for name in query_parts
+    }
     # Only ratios count. A power of two keeps them to the last bit, whatever their size.
     _, exponent = frexp(max(weights.values()))
-    for name, value in given.items():
+    for name, value in query_parts.items():
         parts: list[Floats | None] = []
         if name in ("item", "unlike"):
             for identifier in _as_list(value):
@@ -276,12 +280,12 @@ def _vector(
                 parts.append(opened.coder.query_of(item.code))
         else:
             several = _as_list(value) if _is_raw(opened, name, value) else [value]
-            parts = [_vector_of(opened, name, each) for each in several]
-        known = [part for part in parts if part is not None]
-        if not known:
+            parts = [_vector_of(opened, name, value) for value in several]
+        present = [part for part in parts if part is not None]
+        if not present:
             continue
         weight = ldexp(weights[name], -exponent)
-        mean = sum(known[1:], known[0]) / len(known)
+        mean = sum(present[1:], present[0]) / len(present)
         vectors.append((-weight if name == "unlike" else weight) * mean)
         total += weight * (name != "unlike")
     if not vectors or total == 0.0:
@@ -304,18 +308,18 @@ def _vector_of(opened: Opened, view: str, value: Any) -> Floats | None:
 
 
 def _is_raw(opened: Opened, view: str, value: Any) -> bool:
-    """Whether a query of a view is yet to be described."""
+    """Whether a query of a view is yet to be encoded."""
     return view in opened.facts.encoders and not isinstance(value, FeatureRow)
 
 
 def _row(opened: Opened, view: str, value: Any) -> Matrix:
     """Return features as the one row of a matrix."""
     values = value.values if isinstance(value, FeatureRow) else value
-    if any(isinstance(each, str | bytes | PathLike) for each in _as_list(values)[:1]):
+    if any(isinstance(entry, str | bytes | PathLike) for entry in _as_list(values)[:1]):
         if view in opened.facts.encoders:
             raise CollectionError(f"features of {view!r} are numbers; give {view}= instead")
         raise CollectionError(
-            f"this collection was built from features and cannot describe a {view}; "
+            f"this collection was built from features and cannot encode a {view}; "
             "search by features or item"
         )
     rows = values if is_sparse(values) else np.atleast_2d(np.asarray(values, dtype=np.float32))
@@ -367,7 +371,7 @@ def read_where(where: Any) -> tuple[Condition, ...]:
         if not isinstance(name, str) or not name:
             raise CollectionError(f"`where` names a label or a field, got {name!r}")
         is_one = isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable)
-        values = {_checked(each) for each in ([value] if is_one else value)}
+        values = {_checked(one) for one in ([value] if is_one else value)}
         if not 0 < len(values) <= _MAX_WANTED:
             raise CollectionError(
                 f"`where` has {len(values) or 'no'} value for {name!r}; give one, or up to "

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 # Of sentences, not of what is called so: "dog?" is a dog, "C++" is not C.
 _PUNCTUATION = ".,;:!?()[]{}\"'"
 _WORD = re.compile(r"\w+")
-# What some of the words are worth at most, beside 1 for all of them and for the nearest content.
-# Chosen on captions of COCO of which half is typed, with a word that is not there; of 250 others,
+# Highest score of some of the words; all of them count 1, and so does the most similar item.
+# Chosen on halves of COCO captions, with a word that does not occur; of 250 others,
 # of Flickr8k, 88 % find their photograph first, by words alone as many, by meaning alone 62 %.
 _SOME_WORDS = 0.5
-# What it is worth besides to be called so, and to have the words in the forms that were typed.
+# Added if the name or caption equals the query, and if the words have the forms that were typed.
 _CALLED_SO, _AS_TYPED = 1.0, 0.25
 # The most that `match` is where not every word is there, nor the same image.
 _UNCERTAIN = 0.99
@@ -106,7 +106,7 @@ def rate(
 
 
 def match_of(score: float, limit: float) -> float:
-    """Return how far a score stands out, from 0 to 1: above one half, it does.
+    """Return the confidence of a score, from 0 to 1; above one half it is a confident match.
 
     `limit`: see `Levels`. Twice that gives three quarters, four times it seven eighths.
 
@@ -121,10 +121,10 @@ def match_of(score: float, limit: float) -> float:
 
 
 def match_of_both(words: float, content: float) -> float:
-    """Return how far an item stands out by words and content together, from what each is worth.
+    """Return the confidence of an item from its scores by keywords and by semantic similarity.
 
-    All words are certain. Some count half: at their whole worth, three in five queries of which a
-    caption has some words would stand out, though nothing of the kind is there.
+    With all words it is 1. Some words count half: at full weight, three in five queries for absent
+    things would have a confident match, because a caption has some of their words.
     """
     return 1.0 if words >= 1 else min(_UNCERTAIN, words / 2 + content)
 
@@ -153,13 +153,13 @@ def compare_words(
         called = {text, *names}
         if has_signs:
             called |= {value for value in fields.values() if isinstance(value, str)}
-        whole = plain(" ".join((text, *names, *item["labels"]))).casefold()
-        words = plain_words(whole)
+        full_text = plain(" ".join((text, *names, *item["labels"]))).casefold()
+        words = plain_words(full_text)
         compared.append(
             WordHit(
                 *hit[:3],
-                is_named=name in {plain(each).casefold() for each in called},
-                is_typed=typed <= words and all(each in whole for each in spelt),
+                is_named=name in {plain(form).casefold() for form in called},
+                is_typed=typed <= words and all(form in full_text for form in spelt),
                 share=max(1, len(typed & words)) / max(1, len(typed)),
             )
         )
@@ -184,11 +184,11 @@ def plain_words(*texts: str) -> frozenset[str]:
 def fuse(
     content: Mapping[int, float], words: Sequence[WordHit], k: int, *, words_first: bool
 ) -> list[Ranked]:
-    """Return the k best items: by how far they stand out, plus the words that they have.
+    """Return the k best items, by semantic confidence plus keyword score.
 
-    `content`: by number, from 0 to 1. Every word is worth 1, another 1 where the item is called so,
-    and a quarter where the words are as typed. Some words are worth half of their share, times how
-    good their BM25 is beside the best. Without `words_first` that is all that words are worth.
+    `content`: by number, from 0 to 1. All words count 1, another 1 if the name or caption equals
+    the query, and 0.25 if the words are as typed. Some words count 0.5 times their share, times
+    their BM25 relative to the best. Without `words_first`, all words are scored like some.
 
     Examples
     --------
@@ -200,20 +200,20 @@ def fuse(
     # Stable: of equal scores, the better by words comes first.
     parts = {}
     for hit in sorted(words, key=lambda hit: (not hit.complete, hit.rank)):
-        worth = _SOME_WORDS * hit.share * (hit.rank / best if best < 0 else 1.0)
+        score = _SOME_WORDS * hit.share * (hit.rank / best if best < 0 else 1.0)
         if words_first and hit.complete:
-            worth = 1.0 + _CALLED_SO * hit.is_named + _AS_TYPED * hit.is_typed
-        parts[hit.number] = worth, content.get(hit.number, 0.0)
+            score = 1.0 + _CALLED_SO * hit.is_named + _AS_TYPED * hit.is_typed
+        parts[hit.number] = score, content.get(hit.number, 0.0)
     for number, near in content.items():
         parts.setdefault(number, (0.0, near))
     ranked = sorted(parts.items(), key=lambda pair: -sum(pair[1]))
-    return [(number, sum(each), each) for number, each in ranked[:k]]
+    return [(number, sum(shares), shares) for number, shares in ranked[:k]]
 
 
 def find_same(
     connection: sqlite3.Connection, best: Sequence[int], thumbnail: bytes
 ) -> list[tuple[int, float]]:
-    """Return the items whose image is that of the query, among the best, and how alike they are.
+    """Return the items whose image is that of the query, among the best, and their similarity.
 
     `thumbnail`: of the query, made as those of items are. Returns equal thumbnails or, if there are
     none, those of copies, the most similar first. The similarity is 1 or less.
@@ -231,7 +231,7 @@ def find_same(
 def put_first(
     same: Sequence[tuple[int, float]], meaning: Sequence[tuple[int, float]], k: int
 ) -> list[Ranked]:
-    """Return the k best, of which those that show the same image come first.
+    """Return the k best; items that show the same image come first.
 
     Their scores are above all others.
 
@@ -240,6 +240,6 @@ def put_first(
     >>> put_first([(7, 1.0)], [(8, 0.5), (7, 0.25)], 2)
     [(7, 1.5, ()), (8, 0.5, ())]
     """
-    scores = {number: meaning[0][1] + alike for number, alike in same}
+    scores = {number: meaning[0][1] + similarity for number, similarity in same}
     scores |= {number: score for number, score in meaning if number not in scores}
     return [(number, score, ()) for number, score in [*scores.items()][:k]]

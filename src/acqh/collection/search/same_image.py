@@ -1,8 +1,8 @@
 """Whether one image is another one that was resized, compressed again, recoloured or cropped.
 
 Both images are aligned, first as small squares, then at full size. The difference that remains is
-compared block by block with the detail of the block: another number on a page is a small difference
-of the page and a large one of its block.
+compared block by block with the detail of the block: another digit in a scan is a small difference
+of the image and a large one of its block.
 """
 
 from functools import cache, cached_property
@@ -43,7 +43,7 @@ _LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)
 
 
 class Copy(NamedTuple):
-    """How an image differs from another one of which it is a copy."""
+    """How a copy of an image differs from it."""
 
     difference: float  # mean, of 255
     is_recoloured: bool
@@ -66,7 +66,7 @@ class Picture:
     def crops(self) -> Floats:
         """Details of all crops of the image as small squares, as rows of length one.
 
-        The last entry stands for one grey level of noise: so images without detail are alike.
+        The last entry stands for one grey level of noise: so images without detail are similar.
         """
         square, crops = self.pixels((_SIDE, _SIDE)) @ _LUMA, _square_crops()
         details = _details((crops @ square)[:, np.newaxis] @ crops.transpose(0, 2, 1))
@@ -83,22 +83,22 @@ class Picture:
 
 
 def compare(picture: Picture, other: Picture) -> Copy | None:
-    """Return how a picture differs from another one of which it is a copy; None if it is not one.
+    """Return how a picture differs from another if it is a copy of it, else None.
 
-    Both must have been reduced alike: two thumbnails, or two originals.
+    Both must have been reduced in the same way: two thumbnails, or two originals.
     """
     starts = np.array([other.crops @ picture.crops[0], picture.crops @ other.crops[0]])
     if starts.max() < _MIN_START:
         return None
     is_swapped, at = divmod(int(starts.argmax()), starts.shape[1])
-    part, whole = (other, picture) if is_swapped else (picture, other)
+    part, full = (other, picture) if is_swapped else (picture, other)
     cut = np.array([share for axis in divmod(at, len(CROPS)) for share in CROPS[axis]])
-    sides = zip(part.image.size, whole.image.size, strict=True)
+    sides = zip(part.image.size, full.image.size, strict=True)
     width, height = (max(_SIDE, min(pair)) for pair in sides)
     side = _SIDE
     while True:
         size = (side, side) if side == _SIDE else (min(side, width), min(side, height))
-        fixed, moving = part.pixels(size), whole.pixels(size)
+        fixed, moving = part.pixels(size), full.pixels(size)
         cut = _align(fixed @ _LUMA, moving @ _LUMA, cut)
         if side >= max(width, height):
             break
@@ -187,15 +187,15 @@ def _means(values: Floats, side: int) -> Floats:
 def _agree(image: Floats, other: Floats) -> bool:
     """Whether no block of two aligned images differs by more than copies do.
 
-    A copy differs everywhere alike, relative to the detail: a block that stands out was changed.
+    A copy differs evenly, relative to the detail: a block with a larger difference was changed.
     """
     differences = image - other
     grey = np.sqrt(_means((differences @ _LUMA) ** 2, _GREY_BLOCK))
     cells = (_means(differences, _CELL) ** 2).mean(axis=2)
     colours = np.sqrt(_means(cells, _COLOUR_BLOCK // _CELL))
-    squares = [_details(each @ _LUMA) ** 2 for each in (image, other)]
+    squares = [_details(array @ _LUMA) ** 2 for array in (image, other)]
     fine, coarse = (
-        np.sqrt(np.maximum(*(_means(each, side) for each in squares)))
+        np.sqrt(np.maximum(*(_means(array, side) for array in squares)))
         for side in (_GREY_BLOCK, _COLOUR_BLOCK)
     )
     overall = np.sqrt((grey**2).mean() / ((fine + _NOISE) ** 2).mean())
@@ -204,18 +204,18 @@ def _agree(image: Floats, other: Floats) -> bool:
     return bool(is_near and (colours <= _MAX_COLOUR * (coarse + _NOISE)).all())
 
 
-def _recoloured(image: Floats, wanted: Floats) -> Floats | None:
+def _recoloured(image: Floats, target: Floats) -> Floats | None:
     """Return an image in the colours of another one; None if no usual edit leads to these.
 
     Each channel is mapped to a sum of itself, the brightness and a constant: that is what changes
     of brightness, contrast, saturation and white balance do, and not a change of hue.
     """
     # Some pixels are enough. Not means of them: these would mix what was cut off with other pixels.
-    some, targets = (each[::_CELL, ::_CELL].reshape(-1, 3) for each in (image, wanted))
+    some, targets = (array[::_CELL, ::_CELL].reshape(-1, 3) for array in (image, target))
     mapped = np.empty_like(image)
     for channel, values in enumerate(targets.T):
         rows = np.column_stack((some[:, channel], some @ _LUMA, np.ones_like(values)))
-        # Black and white may have been cut off; pixels that do not fit are left out the next time.
+        # Black and white may have been cut off; outliers are skipped in the next step.
         fits = (values > 4) & (values < 251)
         for _ in range(_N_FITS):
             if not fits.any():
@@ -224,8 +224,8 @@ def _recoloured(image: Floats, wanted: Floats) -> Floats | None:
             weights = np.linalg.solve(normal, rows[fits].T @ values[fits])
             errors = np.abs(rows @ weights - values)
             fits &= errors <= 2 * np.median(errors[fits])
-        own, grey, constant = weights.tolist()
-        if not _GAINS[0] <= own + grey <= _GAINS[1]:
+        gain, grey, constant = weights.tolist()
+        if not _GAINS[0] <= gain + grey <= _GAINS[1]:
             return None
-        mapped[..., channel] = own * image[..., channel] + grey * (image @ _LUMA) + constant
+        mapped[..., channel] = gain * image[..., channel] + grey * (image @ _LUMA) + constant
     return mapped.clip(0, 255)

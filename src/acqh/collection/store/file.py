@@ -110,8 +110,8 @@ def read_revision(connection: sqlite3.Connection) -> int:
 
 def read_text(connection: sqlite3.Connection, name: str) -> str:
     """Return a text that is stored under a name, or an empty one."""
-    wanted = "SELECT value FROM meta WHERE name = ?"
-    row = connection.execute(wanted, (name,)).fetchone()
+    statement = "SELECT value FROM meta WHERE name = ?"
+    row = connection.execute(statement, (name,)).fetchone()
     return "" if row is None else str(row[0])
 
 
@@ -172,7 +172,7 @@ class Store:
         self.timeout = timeout
         self.check_current = check_current
         self._is_new = is_new
-        # Without the right to write beside the file no log can be written to it.
+        # Without write access to the folder, SQLite cannot write a log.
         self.read_only = not (os.access(path.parent, os.W_OK) and os.access(path, os.W_OK))
         self._turn = threading.Lock()
         self._free: list[tuple[sqlite3.Connection, object]] | None = []
@@ -318,8 +318,8 @@ class Store:
                 return _LOGGED
         except FileNotFoundError:
             pass
-        found = self.path.stat() if self.path.exists() else None
-        return None if found is None else (found.st_mtime_ns, found.st_size)
+        status = self.path.stat() if self.path.exists() else None
+        return None if status is None else (status.st_mtime_ns, status.st_size)
 
 
 _LOGGED = "logged"
@@ -346,7 +346,7 @@ def _code(error: Exception) -> int:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into ours, which say what to do."""
+    """Turn errors of SQLite into errors of acqh, which name a fix."""
     try:
         yield
     except (UnicodeEncodeError, sqlite3.InterfaceError, sqlite3.ProgrammingError) as error:
@@ -377,8 +377,8 @@ def create_store(path: Path, generation: str) -> None:
         try:
             _create(path, generation, "WAL")
         except sqlite3.OperationalError:
-            for each in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-                each.unlink(missing_ok=True)
+            for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+                file.unlink(missing_ok=True)
             _create(path, generation, "DELETE")
 
 
@@ -397,7 +397,7 @@ def _create(path: Path, generation: str, journal: str) -> None:
 def open_store(path: Path, *, timeout: float = WRITE_TIMEOUT_SECONDS, **how: Any) -> Store:
     """Open a store that `create_store` made; see `Store`.
 
-    Raises CorruptBundleError: it is damaged, of another layout, or has tables that are not ours.
+    Raises CorruptBundleError: it is damaged, of another layout, or has unknown tables.
     """
     store = Store(path, timeout=timeout, **how)
     try:
@@ -426,7 +426,7 @@ def checksum(*fields: str | bytes) -> int:
 
 
 def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file that defines anything but our tables.
+    """Raise CorruptBundleError if a file defines anything but the tables of acqh.
 
     A view in place of a table could keep a search busy for ever, and a trigger could change what
     is stored.
@@ -435,11 +435,11 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
     """
     with closing(sqlite3.connect(":memory:")) as other:
         other.executescript(_SCHEMA)
-        wanted = set(other.execute(_DEFINITIONS))
-    found = set(connection.execute(_DEFINITIONS))
-    if found != wanted:
-        names = ", ".join(sorted({repr(name) for _, name, _, _ in found ^ wanted}))
+        expected = set(other.execute(_DEFINITIONS))
+    definitions = set(connection.execute(_DEFINITIONS))
+    if definitions != expected:
+        names = ", ".join(sorted({repr(name) for _, name, _, _ in definitions ^ expected}))
         raise CorruptBundleError(
             f"{path} is not as acqh makes it: its definition of {names:.200} is missing, "
-            "changed or not one of ours"
+            "changed or unknown"
         )

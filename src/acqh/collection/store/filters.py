@@ -23,20 +23,20 @@ Condition = tuple[str, tuple[Value, ...]]
 
 def meeting(conditions: Sequence[Condition]) -> tuple[str, list[Any]]:
     """Return a statement that selects the items that meet all conditions, and its parameters."""
-    wanted: list[tuple[str, list[Any]]] = []
+    clauses: list[tuple[str, list[Any]]] = []
     for name, values in conditions:
         if name == LABEL:
-            wanted += [(name, [value]) for value in values]
+            clauses += [(name, [value]) for value in values]
         else:
-            wanted.append((name, [form for value in values for form in _forms(value)]))
+            clauses.append((name, [form for value in values for form in _forms(value)]))
     having = "SELECT number FROM item_values WHERE name = ? AND value IN ({})"
-    selects = (having.format(", ".join("?" * len(values))) for _, values in wanted)
-    given = [each for name, values in wanted for each in (name, *values)]
-    return " INTERSECT ".join(selects), given
+    selects = (having.format(", ".join("?" * len(values))) for _, values in clauses)
+    parameters = [parameter for name, values in clauses for parameter in (name, *values)]
+    return " INTERSECT ".join(selects), parameters
 
 
 def count_meeting(connection: sqlite3.Connection, conditions: Sequence[Condition]) -> int:
-    """Return how many items meet all conditions, of which there is one at least."""
+    """Return the number of items that meet all conditions; needs one condition or more."""
     statement, values = meeting(conditions)
     return int(first_row(connection, f"SELECT count(*) FROM ({statement})", *values)[0])  # noqa: S608
 
@@ -92,10 +92,10 @@ def check_names(
     for name, also in [*fields, *([] if order is None else [(order, ())])]:
         has = first_row(connection, "SELECT 1 FROM item_values WHERE name = ? LIMIT 1", name)
         if name == LABEL or has is None:
-            known = connection.execute(
+            rows = connection.execute(
                 "SELECT DISTINCT name FROM item_values WHERE name <> ?", (LABEL,)
             )
-            shown = _shown([*also, *(field for (field,) in known)])
+            shown = _shown([*also, *(field for (field,) in rows)])
             raise CollectionError(f"no item has a field {name!r:.200}; {shown}")
     for label in (str(value) for name, values in conditions if name == LABEL for value in values):
         has_label = "SELECT 1 FROM item_values WHERE name = ? AND value = ? LIMIT 1"

@@ -93,7 +93,7 @@ def find_item(connection: sqlite3.Connection, identifier: str) -> tuple[int, Ite
 def read_fields(
     connection: sqlite3.Connection, numbers: Sequence[int]
 ) -> dict[int, dict[str, Any]]:
-    """Return the fields of items by number; those that are gone are left out."""
+    """Return the fields of items by number; removed items are skipped."""
     rows = connection.execute(f"{_READ} WHERE i.number IN {LISTED}", (listed(numbers),))
     return {row[0]: _fields(row) for row in rows}
 
@@ -106,7 +106,7 @@ def read_pages(connection: sqlite3.Connection, size: int) -> Iterator[list[Item]
 
 
 def _fields(row: Sequence[Any]) -> dict[str, Any]:
-    """Return the fields of an item; a dataclass takes its time where many are looked at."""
+    """Return the fields of an item; a dict, since a dataclass is slow for many items."""
     number, identifier, text, labels, fields, has_thumbnail, encoded_from, code, folder = row
     names, values = parsed(labels, fields)
     if [*map(type, (identifier, text, labels, fields, encoded_from, code))] != FIELD_KINDS:
@@ -125,8 +125,8 @@ def _fields(row: Sequence[Any]) -> dict[str, Any]:
 
 def read_thumbnail(connection: sqlite3.Connection, identifier: str) -> bytes:
     """Return an item's small image; raise MissingItemError where there is none."""
-    wanted = "SELECT thumbnail FROM items LEFT JOIN thumbnails USING (number) WHERE id = ?"
-    row = first_row(connection, wanted, identifier)
+    statement = "SELECT thumbnail FROM items LEFT JOIN thumbnails USING (number) WHERE id = ?"
+    row = first_row(connection, statement, identifier)
     if row is None:
         raise MissingItemError(f"no item has the id {identifier!r}")
     if row[0] is None:
@@ -147,9 +147,9 @@ def numbers_showing(
 
 
 def thumbnails_of(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, bytes]:
-    """Return the thumbnails of items by number; items without one are left out."""
-    wanted = f"SELECT number, thumbnail FROM thumbnails WHERE number IN {LISTED}"  # noqa: S608
-    return dict(connection.execute(wanted, (listed(numbers),)))
+    """Return the thumbnails of items by number; items without one are skipped."""
+    statement = f"SELECT number, thumbnail FROM thumbnails WHERE number IN {LISTED}"  # noqa: S608
+    return dict(connection.execute(statement, (listed(numbers),)))
 
 
 def read_pictures(
@@ -191,8 +191,8 @@ def field_kinds(connection: sqlite3.Connection) -> dict[str, set[str]]:
 
 def codes_of(connection: sqlite3.Connection, numbers: Ints, code_bytes: int) -> tuple[Ints, Array]:
     """Return the codes of items, and the numbers of those that are still there."""
-    wanted = f"SELECT number, code FROM items WHERE number IN {LISTED} ORDER BY number"  # noqa: S608
-    return _codes(connection.execute(wanted, (listed(numbers.tolist()),)), code_bytes)
+    statement = f"SELECT number, code FROM items WHERE number IN {LISTED} ORDER BY number"  # noqa: S608
+    return _codes(connection.execute(statement, (listed(numbers.tolist()),)), code_bytes)
 
 
 def changes_since(
@@ -304,8 +304,8 @@ class Writer:
 
     def remove(self, identifier: str) -> None:
         """Remove an item; raise MissingItemError where there is none."""
-        wanted = "number, text, labels, fields"
-        number, text, *encoded = self._fields(identifier, wanted, "removed")
+        columns = "number, text, labels, fields"
+        number, text, *encoded = self._fields(identifier, columns, "removed")
         self.revision += 1
         self._derive(number, text, *parsed(*encoded), remove=True)
         self.connection.execute("DELETE FROM items WHERE number = ?", (number,))
@@ -313,8 +313,8 @@ class Writer:
 
     def set_fields(self, identifier: str, values: Mapping[str, Any]) -> None:
         """Set some fields of an item; the others stay."""
-        wanted = "number, text, labels, fields, encoded_from, code"
-        number, text, labels, old, *coded = self._fields(identifier, wanted, "changed")
+        columns = "number, text, labels, fields, encoded_from, code"
+        number, text, labels, old, *coded = self._fields(identifier, columns, "changed")
         names, before = parsed(labels, old)
         after = before | dict(values)
         fields = json.dumps(after, ensure_ascii=False)
@@ -334,25 +334,27 @@ class Writer:
 
     def tracker(self, folder: str, name: Any) -> str | None:
         """Return the id of the item that tracks a file, or None."""
-        wanted = (
+        statement = (
             "SELECT id FROM tracked_files JOIN items USING (number) WHERE folder = ? AND name = ?"
         )
-        row = first_row(self.connection, wanted, folder, name)
+        row = first_row(self.connection, statement, folder, name)
         return None if row is None else str(row[0])
 
     def keep_tracking(self, item: Item) -> Item:
         """Return an item that tracks the file which the one of its id tracks."""
-        wanted = "SELECT folder, fields FROM tracked_files JOIN items USING (number) WHERE id = ?"
-        row = first_row(self.connection, wanted, item.id)
+        statement = (
+            "SELECT folder, fields FROM tracked_files JOIN items USING (number) WHERE id = ?"
+        )
+        row = first_row(self.connection, statement, item.id)
         if row is None or item.folder:
             return item
         folder, fields = row
-        known = parsed("[]", fields)[1]
-        facts = {name: value for name, value in known.items() if name in FILE_FIELDS}
+        stored_fields = parsed("[]", fields)[1]
+        facts = {name: value for name, value in stored_fields.items() if name in FILE_FIELDS}
         return replace(item, folder=folder, fields={**item.fields, **facts})
 
-    def _fields(self, identifier: str, wanted: str, done: str) -> Any:
-        row = first_row(self.connection, f"SELECT {wanted} FROM items WHERE id = ?", identifier)  # noqa: S608
+    def _fields(self, identifier: str, columns: str, done: str) -> Any:
+        row = first_row(self.connection, f"SELECT {columns} FROM items WHERE id = ?", identifier)  # noqa: S608
         if row is None:
             raise MissingItemError(f"no item has the id {identifier!r}; nothing was {done}")
         return row
@@ -393,15 +395,15 @@ def insert_items(
     """Add items, all in one transaction.
 
     `replacing`: put an item in place of the one that has its id or tracks the same file, and let it
-    track this file still; otherwise it is left out. `strict`: raise where it would be left
-    out, and add none. Gives the id of each; None for those that were left out.
+    track this file still; otherwise it is skipped. `strict`: raise instead of skipping, and add
+    none. Returns the id of each item, None for skipped ones.
     """
     ids: list[str | None] = []
     with changing(store) as writer:
-        for given in items:
-            item = given
-            if item.folder and (own := writer.tracker(item.folder, item.fields[FILE])):
-                item = replace(item, id=own)
+        for new_item in items:
+            item = new_item
+            if item.folder and (identifier := writer.tracker(item.folder, item.fields[FILE])):
+                item = replace(item, id=identifier)
             if find_number(writer.connection, item.id) is not None:
                 if not replacing and strict:
                     raise DuplicateIdError(
@@ -427,19 +429,25 @@ def _insert_thumbnails(
 ) -> None:
     connection.executemany(
         "INSERT INTO thumbnails VALUES (?, ?, ?)",
-        ((number, it, checksum(it)) for number, it in thumbnails if it is not None),
+        (
+            (number, thumbnail, checksum(thumbnail))
+            for number, thumbnail in thumbnails
+            if thumbnail is not None
+        ),
     )
 
 
 def carry_over(old: Store, new: Store) -> None:
     """Copy the thumbnails of items from an older generation, and its tombstones."""
-    with old.reading() as there, new.writing() as here:
-        rows = there.execute("SELECT * FROM tombstones")
-        here.executemany("INSERT INTO tombstones VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-        rows = there.execute(
+    with old.reading() as source, new.writing() as target:
+        rows = source.execute("SELECT * FROM tombstones")
+        target.executemany("INSERT INTO tombstones VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        rows = source.execute(
             "SELECT thumbnail, t.checksum, id FROM thumbnails t JOIN items USING (number)"
         )
-        here.executemany("INSERT INTO thumbnails SELECT number, ?, ? FROM items WHERE id = ?", rows)
+        target.executemany(
+            "INSERT INTO thumbnails SELECT number, ?, ? FROM items WHERE id = ?", rows
+        )
 
 
 def read_drift(connection: sqlite3.Connection, expected: float | None) -> Drift:
@@ -453,7 +461,7 @@ def read_drift(connection: sqlite3.Connection, expected: float | None) -> Drift:
 def note_added(store: Store, added: Drift) -> None:
     """Count items that were added."""
     with store.writing() as connection:
-        known = read_drift(connection, None).plus(added)
+        drift = read_drift(connection, None).plus(added)
         connection.execute(
-            "INSERT OR REPLACE INTO meta VALUES (?, ?)", (_DRIFT, json.dumps(asdict(known)))
+            "INSERT OR REPLACE INTO meta VALUES (?, ?)", (_DRIFT, json.dumps(asdict(drift)))
         )

@@ -44,16 +44,16 @@ class TrackedFile:
 
     def is_unchanged(self, connection: sqlite3.Connection) -> bool:
         """Whether the item tracks this file, and has this content of it."""
-        wanted = f"SELECT {_FILE[-1]} {_TRACKED} WHERE id = ? AND folder = ? AND name = ?"
-        row = first_row(connection, wanted, self.id, self.folder, self.name)
+        statement = f"SELECT {_FILE[-1]} {_TRACKED} WHERE id = ? AND folder = ? AND name = ?"
+        row = first_row(connection, statement, self.id, self.folder, self.name)
         return bool(row == (self.digest,))
 
 
 def tracked_files(store: Store) -> list[TrackedFile]:
     """Return the files that items track, in order of insertion."""
-    wanted = ", ".join(("id", "number", "folder", "name", *_FILE))
+    columns = ", ".join(("id", "number", "folder", "name", *_FILE))
     with store.reading() as connection:
-        rows = connection.execute(f"SELECT {wanted} {_TRACKED} ORDER BY number")
+        rows = connection.execute(f"SELECT {columns} {_TRACKED} ORDER BY number")
         return [TrackedFile(*row) for row in rows]
 
 
@@ -65,9 +65,9 @@ def tracked_folders(connection: sqlite3.Connection) -> tuple[str, ...]:
 
 def tombstones(store: Store) -> list[TrackedFile]:
     """Return the files whose items were removed."""
-    wanted = ", ".join(("''", "number", "folder", "name", *_FILE, "is_final"))
+    columns = ", ".join(("''", "number", "folder", "name", *_FILE, "is_final"))
     with store.reading() as connection:
-        rows = connection.execute(f"SELECT {wanted} FROM tombstones ORDER BY number")  # noqa: S608
+        rows = connection.execute(f"SELECT {columns} FROM tombstones ORDER BY number")  # noqa: S608
         return [TrackedFile(*row) for row in rows]
 
 
@@ -116,16 +116,16 @@ def remove_items(store: Store, ids: Iterable[str]) -> int:
 
     Files that they track are not added again unless their content changes.
     """
-    each = list(dict.fromkeys(ids))
+    unique_ids = list(dict.fromkeys(ids))
     with changing(store) as writer:
-        for identifier in each:
-            wanted = f"SELECT folder, name, fields {_TRACKED} WHERE id = ?"
-            if (row := first_row(writer.connection, wanted, identifier)) is not None:
+        for identifier in unique_ids:
+            statement = f"SELECT folder, name, fields {_TRACKED} WHERE id = ?"
+            if (row := first_row(writer.connection, statement, identifier)) is not None:
                 folder, name, fields = row
                 facts = parsed("[]", fields)[1]
                 _bury(writer.connection, folder, name, ("", (), {}), facts, is_final=True)
             writer.remove(identifier)
-    return len(each)
+    return len(unique_ids)
 
 
 def remove_gone(store: Store, files: Iterable[TrackedFile]) -> list[str]:
@@ -137,8 +137,8 @@ def remove_gone(store: Store, files: Iterable[TrackedFile]) -> list[str]:
     with changing(store) as writer:
         for file in files:
             if file.is_unchanged(writer.connection):
-                wanted = f"SELECT {_FIELDS} FROM items WHERE id = ?"  # noqa: S608
-                row = first_row(writer.connection, wanted, file.id)
+                statement = f"SELECT {_FIELDS} FROM items WHERE id = ?"  # noqa: S608
+                row = first_row(writer.connection, statement, file.id)
                 if any(metadata := _metadata(*row)):
                     facts = parsed("[]", row[2])[1]
                     _bury(writer.connection, file.folder, file.name, metadata, facts)
@@ -158,8 +158,15 @@ def _bury(
 ) -> None:
     """Write a tombstone; `facts`: fields that say what the file was."""
     text, labels, fields = metadata
-    kept = {**fields, **{name: facts[name] for name in FILE_FIELDS if name in facts}}
-    values = [folder, name, str(facts.get(DIGEST)), text, json.dumps(labels), json.dumps(kept)]
+    stored_fields = {**fields, **{name: facts[name] for name in FILE_FIELDS if name in facts}}
+    values = [
+        folder,
+        name,
+        str(facts.get(DIGEST)),
+        text,
+        json.dumps(labels),
+        json.dumps(stored_fields),
+    ]
     row = [None, *values, int(is_final), checksum(*values, str(int(is_final)))]
     marks = ", ".join("?" * len(row))
     connection.execute(f"INSERT OR REPLACE INTO tombstones VALUES ({marks})", row)  # noqa: S608
@@ -172,8 +179,8 @@ def forget(store: Store, numbers: Iterable[int]) -> None:
 
 
 def _delete(connection: sqlite3.Connection, numbers: Iterable[int]) -> None:
-    wanted = f"DELETE FROM tombstones WHERE number IN {LISTED}"  # noqa: S608
-    connection.execute(wanted, (listed(numbers),))
+    statement = f"DELETE FROM tombstones WHERE number IN {LISTED}"  # noqa: S608
+    connection.execute(statement, (listed(numbers),))
 
 
 def inherited(store: Store, removed: Iterable[TrackedFile]) -> dict[int, Item]:
@@ -184,7 +191,7 @@ def inherited(store: Store, removed: Iterable[TrackedFile]) -> dict[int, Item]:
     digests = {file.digest for file in removed}
     others = [file for file in tracked_files(store) if file.digest in digests]
     graves = [file for file in tombstones(store) if file.digest in digests and not file.is_final]
-    found = {}
+    restored = {}
     with store.reading() as connection:
         for other in others:
             if any(user_metadata(connection, other.folder, other.name)):
@@ -192,14 +199,14 @@ def inherited(store: Store, removed: Iterable[TrackedFile]) -> dict[int, Item]:
             if grave := next((file for file in graves if file.digest == other.digest), None):
                 graves.remove(grave)
                 text, labels, fields = user_metadata(connection, "", "", grave.number)
-                found[grave.number] = Item(None, text, labels, other.id, fields)
-    return found
+                restored[grave.number] = Item(None, text, labels, other.id, fields)
+    return restored
 
 
 def _metadata(text: str, labels: str, fields: str) -> Metadata:
     names, values = parsed(labels, fields)
-    own = {name: value for name, value in values.items() if name not in FILE_FIELDS}
-    return str(text), tuple(names), own
+    user_fields = {name: value for name, value in values.items() if name not in FILE_FIELDS}
+    return str(text), tuple(names), user_fields
 
 
 def forget_removed(store: Store) -> None:
@@ -237,15 +244,15 @@ class FileWriter:
     done: set[str] = field(default_factory=set)  # names of files that somebody else has stored
 
     def put(self, store: Store, items: Sequence[Item]) -> list[str | None]:
-        """Store items in one transaction; return their ids, None for those left out."""
+        """Store items in one transaction; return their ids, None for skipped ones."""
         with changing(store) as writer:
             return [self._put(writer, item) for item in items]
 
     def _put(self, writer: Writer, item: Item) -> str | None:
         connection, name, digest = writer.connection, item.fields[FILE], item.fields[DIGEST]
-        own, tombstone = writer.tracker(item.folder, name), self.tombstones.get(name, 0)
+        tracker_id, tombstone = writer.tracker(item.folder, name), self.tombstones.get(name, 0)
         is_same = f"SELECT 1 {_TRACKED} WHERE id = ? AND {_FILE[-1]} = ?"
-        if first_row(connection, is_same, own, digest) is not None:
+        if first_row(connection, is_same, tracker_id, digest) is not None:
             self.done.add(name)
             return None
         text, labels, fields = user_metadata(connection, item.folder, name, tombstone)
@@ -253,9 +260,9 @@ class FileWriter:
             self.late.append(name)
             return None
         facts = {name: item.fields[name] for name in FILE_FIELDS if name in item.fields}
-        identifier = own or free_id(item.id, partial(find_number, connection))
-        if own is not None:
-            writer.remove(own)
+        identifier = tracker_id or free_id(item.id, partial(find_number, connection))
+        if tracker_id is not None:
+            writer.remove(tracker_id)
         _delete(connection, [tombstone])
         return writer.insert(replace(item, id=identifier, fields={**fields, **facts}))
 

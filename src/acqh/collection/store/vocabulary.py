@@ -7,9 +7,9 @@ import numpy as np
 from acqh._core.arrays import Array
 
 VOCABULARY = "CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab(main, words, row)"
-# The most frequent words, about 60 bytes each: 30 MB at most.
+# The most frequent words, about 60 bytes row: 30 MB at most.
 _MAX_WORDS = 500_000
-# Shorter words have too few trigrams to be told apart.
+# Shorter words have too few trigrams to be distinguished.
 _MIN_LENGTH, _MAX_DIFFERENCE = 4, 2
 _MIN_SIMILARITY, _MAX_CORRECTIONS = 0.4, 3
 
@@ -18,7 +18,7 @@ class Vocabulary:
     """Words by frequency, with an inverted index of their trigrams.
 
     A word costs what its trigrams have in common with others, not the size of the vocabulary: 32
-    unknown words take 10 ms among 200,000, where comparing each with all took 14 s.
+    unknown words take 10 ms among 200,000, where comparing row with all took 14 s.
 
     Examples
     --------
@@ -69,24 +69,24 @@ class Vocabulary:
         shortest, longest = max(length - _MAX_DIFFERENCE, _MIN_LENGTH), length + _MAX_DIFFERENCE
         if length < _MIN_LENGTH or shortest > self._lengths.max(initial=0):
             return []
-        wanted = np.unique(_trigrams(_padded(word))[0])
-        at = np.searchsorted(self._grams[:-1], wanted)
-        at = at[self._grams[at] == wanted].tolist()
-        lists = [self._postings[self._lists[each] : self._lists[each + 1]] for each in at]
+        trigrams = np.unique(_trigrams(_padded(word))[0])
+        at = np.searchsorted(self._grams[:-1], trigrams)
+        at = at[self._grams[at] == trigrams].tolist()
+        lists = [self._postings[self._lists[trigram] : self._lists[trigram + 1]] for trigram in at]
         if not lists:
             return []
         n_shared = np.bincount(np.concatenate(lists), minlength=len(self._lengths))
         # A word has as many trigrams as it shares, or more.
-        least = int(len(wanted) * _MIN_SIMILARITY / (2 - _MIN_SIMILARITY))
+        least = int(len(trigrams) * _MIN_SIMILARITY / (2 - _MIN_SIMILARITY))
         rows = np.flatnonzero(n_shared >= least)
         lengths = self._lengths[rows]
         rows = rows[(lengths >= shortest) & (lengths <= longest)]
-        similarity = 2 * n_shared[rows] / (len(wanted) + self._n_grams[rows])
+        similarity = 2 * n_shared[rows] / (len(trigrams) + self._n_grams[rows])
         is_near = similarity >= _MIN_SIMILARITY
         rows, similarity = rows[is_near], similarity[is_near]
         # Stable: of equal ones, the most frequent first.
         best = np.argsort(-similarity, kind="stable")[:_MAX_CORRECTIONS]
-        return [self._word(each) for each in rows[best].tolist()]
+        return [self._word(trigram) for trigram in rows[best].tolist()]
 
 
 def _padded(word: str) -> str:

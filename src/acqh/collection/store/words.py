@@ -4,7 +4,7 @@ Words are compared without case, diacritics and English endings, so that "horses
 word that occurs nowhere is taken for the beginning of one ("flow"), and failing that for the most
 similar word there is ("flwer").
 
-SQLite takes a line of Chinese for one word, and joins symbols to the letters beside them. With
+SQLite takes a line of Chinese for one word, and joins symbols to the letters next to them. With
 spaces around such characters, a sign of several (an emoji, a word of a script without spaces) is a
 phrase.
 """
@@ -40,14 +40,14 @@ _HASH = re.compile(r"[0-9a-f]{8,}", re.IGNORECASE)
 _COUNTED = frozenset(("image", "img", "imgp", "photo", "pict", "picture", "gopr", "mvi", "vid"))
 # A sign for "without", a phrase in quotes or one word.
 _PART = re.compile(r'(?P<sign>-?)(?:"(?P<phrase>[^"]*)"|(?P<word>\S+))')
-# Asks for the coloured form of a symbol; written or left out as programs please.
+# Selects the coloured form of a symbol; programs write or omit it.
 _COLOURED = "\ufe0f"
 _JOINER, _KEYCAP = "\u200d", "\u20e3"
 _SKIN_TONES = re.compile("[\U0001f3fb-\U0001f3ff]")
 # Thai, Lao and Khmer; kana and Chinese characters.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _SPECIAL = re.compile(rf"{_UNSPACED.pattern}|[^\w\s\x00-\x7f]")
-# They stand in most captions and say little; left out unless nothing else is asked for.
+# They are in most captions; skipped unless the query has no other words.
 _COMMON = frozenset(
     (
         *("a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "has", "in", "into"),
@@ -65,7 +65,7 @@ class WordQuery:
     phrases: tuple[str, ...] = ()  # each must stand in it as it is
     without: tuple[str, ...] = ()  # words and phrases that must not
     # The text without what must not be there, and without signs: to be encoded.
-    said: str = field(default="", repr=False)
+    to_encode: str = field(default="", repr=False)
 
 
 class WordHit(NamedTuple):
@@ -93,10 +93,10 @@ def read_words(text: str) -> WordQuery:
     terms: list[str] = []
     phrases: list[str] = []
     without: list[str] = []
-    said: list[str] = []
+    to_encode: list[str] = []
     for part in _PART.finditer(plain(text)):
         content = part["phrase"] if part["phrase"] is not None else part["word"]
-        said += [content] * (not part["sign"] and not is_sign(content))
+        to_encode += [content] * (not part["sign"] and not is_sign(content))
         if not is_sign(content) and not any(character.isalnum() for character in content):
             continue
         if part["sign"]:
@@ -106,13 +106,13 @@ def read_words(text: str) -> WordQuery:
         else:
             terms.append(content)
     telling = [term for term in terms if term.lower() not in _COMMON]
-    kept = telling if telling or phrases else terms
+    chosen = telling if telling or phrases else terms
     limits = slice(_MAX_TERMS)
     return WordQuery(
-        tuple(dict.fromkeys(kept))[limits],
+        tuple(dict.fromkeys(chosen))[limits],
         tuple(phrases)[limits],
         tuple(without)[limits],
-        " ".join(said),
+        " ".join(to_encode),
     )
 
 
@@ -160,7 +160,7 @@ def names_in(fields: Mapping[str, Any]) -> list[str]:
 def words_in_path(name: str) -> str:
     """Return the words in a file's name: what people write, not what cameras and programs count.
 
-    Numbers of up to four digits are kept beside words and as names of folders; hashes, hexadecimal
+    Numbers of up to four digits are kept next to words and as names of folders; hashes, hexadecimal
     numbers and counters are not.
 
     Examples
@@ -171,18 +171,18 @@ def words_in_path(name: str) -> str:
     ('', '')
     """
     *folders, last = name.split("/")
-    found = [_written(folder, is_folder=True) for folder in folders]
-    return " ".join(filter(None, (*found, _written(last.rpartition(".")[0] or last))))
+    parts = [_written(folder, is_folder=True) for folder in folders]
+    return " ".join(filter(None, (*parts, _written(last.rpartition(".")[0] or last))))
 
 
 def _written(name: str, *, is_folder: bool = False) -> str:
     """Return the words in the name of a file or folder."""
-    kept = []
+    written = []
     has_words = is_folder
     for run in _RUN.findall(name):
         begun = _WORD_AND_NUMBER.fullmatch(run)
         if begun is None:
-            kept += [run] * (not run.isascii())
+            written += [run] * (not run.isascii())
             continue
         word, number = begun.groups()
         is_hash = bool(word and number) and (len(word) < 3 or bool(_HASH.fullmatch(run)))
@@ -194,8 +194,8 @@ def _written(name: str, *, is_folder: bool = False) -> str:
         )
         has_words |= is_word
         is_number = bool(_NUMBER.fullmatch(number)) and has_words and (is_word or not word)
-        kept += [word] * is_word + [number] * is_number
-    return " ".join(kept) if has_words or not name.isascii() else ""
+        written += [word] * is_word + [number] * is_number
+    return " ".join(written) if has_words or not name.isascii() else ""
 
 
 def find_words(
@@ -208,7 +208,7 @@ def find_words(
 ) -> tuple[list[WordHit], str]:
     """Return the items that contain the words, those that have all of them first.
 
-    Best first, at most `k`. `numbers`: int64 (n_items,); only these items are looked at. The text
+    Best first, at most `k`. `numbers`: int64 (n_items,); only these items are searched. The text
     that comes with them asks the index for any of the words, as it knows them: the word itself,
     those that it begins, or the one that it is a typo of. `vocabulary`: reads the vocabulary.
     `is_word`: says of a term that it is no typo, whether any item has it or not.
@@ -232,12 +232,12 @@ def find_words(
     hits = match(" AND ".join((*phrases, *terms)), k, True)
     missing = False
     if not hits and terms:  # else each of them is known as it is
-        found = (_resolved(connection, term, is_word, vocabulary) for term in query.terms)
-        known = tuple(filter(None, found))
-        missing = len(known) < len(terms)
-        if not missing and known != terms:
-            hits = match(" AND ".join((*phrases, *known)), k, True)
-        terms = known
+        resolved = (_resolved(connection, term, is_word, vocabulary) for term in query.terms)
+        expressions = tuple(filter(None, resolved))
+        missing = len(expressions) < len(terms)
+        if not missing and expressions != terms:
+            hits = match(" AND ".join((*phrases, *expressions)), k, True)
+        terms = expressions
     if len(hits) < k and terms and (missing or len(terms) > 1):
         complete = {hit.number for hit in hits}
         some = " AND ".join((*phrases, f"({' OR '.join(terms)})"))
@@ -248,15 +248,15 @@ def find_words(
 
 def numbers_allowed(connection: sqlite3.Connection, query: WordQuery) -> Ints:
     """Return the items that have all phrases and nothing that must not be there, in order."""
-    wanted = "SELECT number FROM items"
+    statement = "SELECT number FROM items"
     values: list[str] = []
     if query.phrases:
-        wanted += " WHERE number IN (SELECT rowid FROM words WHERE words MATCH ?)"
+        statement += " WHERE number IN (SELECT rowid FROM words WHERE words MATCH ?)"
         values.append(" AND ".join(map(_quoted, query.phrases)))
     if query.without:
-        wanted += " EXCEPT SELECT rowid FROM words WHERE words MATCH ?"
+        statement += " EXCEPT SELECT rowid FROM words WHERE words MATCH ?"
         values.append(" OR ".join(map(_quoted, query.without)))
-    return as_numbers(connection.execute(wanted, values))
+    return as_numbers(connection.execute(statement, values))
 
 
 def reasons(
@@ -269,10 +269,10 @@ def reasons(
     stands: dict[int, tuple[str, ...]] = {}
     if not expression:
         return stands
-    wanted = f"FROM words WHERE words MATCH ? AND {_AMONG}"
+    clause = f"FROM words WHERE words MATCH ? AND {_AMONG}"
     among = listed(numbers)
     rows = connection.execute(
-        f"SELECT rowid, 'keywords' {wanted} UNION ALL SELECT rowid, 'labels' {wanted}",
+        f"SELECT rowid, 'keywords' {clause} UNION ALL SELECT rowid, 'labels' {clause}",
         (f"{{text names signs}} : ({expression})", among, f"labels : ({expression})", among),
     )
     for number, reason in rows:
@@ -329,8 +329,8 @@ def _begun(
 
 
 def _stands(connection: sqlite3.Connection, expression: str) -> bool:
-    wanted = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1"
-    return first_row(connection, wanted, expression) is not None
+    statement = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1"
+    return first_row(connection, statement, expression) is not None
 
 
 def _transposed(connection: sqlite3.Connection, term: str) -> list[str]:
@@ -365,7 +365,9 @@ def is_sign(term: str) -> bool:
     if _UNSPACED.search(term) or _KEYCAP in term:
         return True
     is_word = any(character.isalnum() for character in term)
-    return not is_word and any(not each.isascii() and _stands_alone(each) for each in term)
+    return not is_word and any(
+        not character.isascii() and _stands_alone(character) for character in term
+    )
 
 
 def plain(text: str) -> str:
@@ -400,9 +402,11 @@ def forms_of(term: str) -> list[str]:
 
 def signs_in(fields: Mapping[str, Any]) -> str:
     """Return the signs in the texts of fields."""
-    texts = (each for each in fields.values() if isinstance(each, str) and not each.isascii())
+    texts = (token for token in fields.values() if isinstance(token, str) and not token.isascii())
     return " \ue000 ".join(
-        text if is_sign(text) else " ".join(each for each in spaced(text).split() if is_sign(each))
+        text
+        if is_sign(text)
+        else " ".join(token for token in spaced(text).split() if is_sign(token))
         for text in texts
     )
 

@@ -1,8 +1,8 @@
 """The built-in image-text model: images and texts in one space, trained on captioned photographs.
 
-It is a ridge regression from images to the vectors of their captions, kept as its sums, so that
-pairs of one's own can be added; and a rotation of the captions' space, cut off at the components
-that queries use, with codebooks for the directions in it. `tools/train_builtin_model.py` makes it.
+It is a ridge regression from images to the vectors of their captions. It is stored as sufficient
+statistics, to which other pairs can be added. A rotation reduces the space of captions to the
+dimensions that queries use, with codebooks for them. `tools/train_builtin_model.py` trains it.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from acqh.errors import InvalidInputError
 _FILE = "builtin.npz"
 _FOLDS = 5
 # For how many pairs of one's own the built-in image-text model may count.
-_WORTHS = (0.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0, 10_000.0, 40_000.0)
+_WEIGHTS = (0.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0, 10_000.0, 40_000.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +167,7 @@ class BuiltinModel:
         """
         name = f"codebooks_{bytes_per_item}"
         if name not in self.arrays:
-            sizes = sorted(int(each[10:]) for each in self.arrays if each.startswith("codebooks_"))
+            sizes = sorted(int(key[10:]) for key in self.arrays if key.startswith("codebooks_"))
             raise InvalidInputError(
                 f"the built-in model has codebooks of {sizes} bytes per item, not {bytes_per_item}"
             )
@@ -198,19 +198,19 @@ class BuiltinModel:
         if len(X) < 2 * _FOLDS:
             return self
         fold = np.arange(len(X)) % _FOLDS
-        scores = np.empty((len(_WORTHS), len(X)))
+        scores = np.empty((len(_WEIGHTS), len(X)))
         for held in range(_FOLDS):
-            own = PairSums.of(X[fold != held], Y[fold != held])
+            pairs = PairSums.of(X[fold != held], Y[fold != held])
             means = self.means_of(X[fold != held], Y[fold != held])
-            for place, worth in enumerate(_WORTHS):
-                weights, intercept = self._with(own, worth, means).regression(self.ridge)
+            for place, weight in enumerate(_WEIGHTS):
+                weights, intercept = self._with(pairs, weight, means).regression(self.ridge)
                 predicted = unit_rows(X[fold == held] @ weights + intercept)
                 scores[place, fold == held] = _agreement(unit_rows(Y[fold == held]), predicted)
         lost = scores[np.argmax(scores.mean(axis=1))] - scores
         allowed = lost.std(axis=1) / np.sqrt(len(X))
         largest = np.flatnonzero(lost.mean(axis=1) <= allowed)[-1]
         means = self.means_of(X, Y)
-        sums = self._with(PairSums.of(X, Y), _WORTHS[largest], means)
+        sums = self._with(PairSums.of(X, Y), _WEIGHTS[largest], means)
         return replace(self, sums=sums, n_own=len(X), means=means)
 
     def means_of(self, X: Floats, Y: Floats) -> tuple[Floats, Floats]:
@@ -260,9 +260,9 @@ class BuiltinModel:
             rows = unit_rows(rows - self._array("text_mean"))
         return np.asarray(rows @ self._array(f"{view}_axes"))
 
-    def _with(self, own: PairSums, worth: float, means: tuple[Floats, Floats]) -> PairSums:
+    def _with(self, pairs: PairSums, weight: float, means: tuple[Floats, Floats]) -> PairSums:
         """Add own pairs to built-in ones, moved to where they would lie."""
-        return replace(self.sums, n=worth).moved(*means).plus(own) if worth else own
+        return replace(self.sums, n=weight).moved(*means).plus(pairs) if weight else pairs
 
     @cached_property
     def _regression(self) -> tuple[Floats, Floats]:
