@@ -47,7 +47,7 @@ def modes_twin(linear, pairs, start, max_sweeps):
 def beams_of(run, linear, pairs, width):
     beams = code_search.Beams.empty(len(linear), linear.dtype)
     for s in range(linear.shape[1]):
-        longer = beams.room(width, linear.shape[2])
+        longer = beams.allocate_next(width, linear.shape[2])
         run.extend(linear, pairs, s, beams, longer)
         beams = longer
     return beams

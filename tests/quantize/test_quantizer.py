@@ -222,3 +222,8 @@ def test_the_relative_error_is_that_of_the_codes():
     errors = rows - quantizer.decode(quantizer.encode(rows))
     expected = np.square(errors).sum() / np.square(rows).sum()
     assert quantizer.relative_error(rows) == pytest.approx(expected)
+
+
+def test_an_unknown_keyword_of_fit_suggests_the_nearest():
+    with pytest.raises(TypeError, match="did you mean 'queries'"):
+        AdditiveQuantizer().fit(np.ones((3, 2)), query=np.ones((1, 2)))

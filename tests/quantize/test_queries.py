@@ -290,7 +290,7 @@ def test_directions_that_no_query_sees_do_not_blow_up():
     queries = np.zeros((50, N_COMPONENTS))
     queries[:, 0] = np.random.default_rng(0).normal(size=50)
     root = metric_root(second_moment(queries), 0.0)
-    words = root.words((items @ root.forward)[np.newaxis], items.mean(axis=0))[0]
+    words = root.codewords((items @ root.forward)[np.newaxis], items.mean(axis=0))[0]
     np.testing.assert_allclose(words[:, 0], items[:, 0])
     np.testing.assert_allclose(words[:, 1:], np.tile(items.mean(axis=0)[1:], (len(items), 1)))
     quantizer = make_quantizer().fit(items, queries=queries)

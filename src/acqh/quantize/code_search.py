@@ -1,4 +1,4 @@
-"""Code search: which word of each codebook stands best for each item."""
+"""Code search: choose one codeword per codebook for each item."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast, get_args
@@ -16,9 +16,9 @@ from acqh.quantize.codebooks import decode, run_blocks
 Search: TypeAlias = Literal["greedy", "beam", "icm", "beam+icm"]
 SEARCHES: tuple[str, ...] = get_args(Search)
 
-# Rounds of the search word by word; two or three are usual, ties in rounding could go on.
+# Maximal sweeps of iterated conditional modes; two or three are usual, ties could go on.
 _MAX_SWEEPS = 10
-# Items that a thread takes at a time; what their words cost stays in a near cache.
+# Items per block of a thread; the costs of their codewords stay in the cache.
 _BLOCK_ROWS = 512
 
 
@@ -34,10 +34,10 @@ def search_codes(
     tables: "CodeTables | None" = None,
     max_memory: int = MAX_MEMORY,
 ) -> Ints:
-    """Return for each item the code that stands for its target, as well as the search finds it.
+    """Return the code of each item with the smallest error that the search finds.
 
-    Minimises ``b^T G b - 2 b^T z`` over codes, with b what the code stands for: the squared
-    distance ``||z - b||^2``, up to a constant, where G is the identity.
+    Minimizes ``b^T G b - 2 b^T z`` over codes, with b the reconstruction: the squared distance
+    ``||z - b||^2``, up to a constant, if G is the identity.
 
     Parameters
     ----------
@@ -46,11 +46,11 @@ def search_codes(
     codebooks : (n_codebooks, codebook_size, n_components)
         float32 or float64.
     search : {"greedy", "beam", "icm", "beam+icm"}
-        ``greedy`` takes the best word of one codebook after the other, as the paper does.
-        ``beam`` keeps the `beam_width` best beginnings on the way; a width of 1 is greedy.
-        ``icm`` gives each codebook in turn the best word, the others held, until none changes
-        (iterated conditional modes), from `start` or else from the greedy code; ``beam+icm``
-        does so from what the beam found.
+        ``greedy`` chooses the best codeword of one codebook after the other, as in the paper.
+        ``beam`` keeps the `beam_width` best partial codes; a width of 1 is greedy. ``icm``
+        (iterated conditional modes) updates one codeword at a time, the others fixed, until none
+        changes. It starts from `start` or from the greedy code, ``beam+icm`` from the code of the
+        beam search.
     beam_width : int, default 8
     start : (n_items, n_codebooks) uint8, optional
         Codes to improve on: an item keeps its code unless another is strictly better, judged in
@@ -76,7 +76,7 @@ def search_codes(
 
     Notes
     -----
-    The metric needs neither a root nor an inverse: words enter the search through ``C G C^T``
+    The metric needs neither a root nor an inverse: codewords enter the search through ``C G C^T``
     and ``C z`` only, so a singular G is nothing special.
 
     Examples
@@ -95,7 +95,7 @@ def search_codes(
     if is_tensor(targets):
         from acqh.quantize.on_device import search_tensor
 
-        found = search_tensor(
+        tensor_codes = search_tensor(
             targets,
             codebooks,
             beam_width=width,
@@ -105,7 +105,7 @@ def search_codes(
             dtype=dtype or codebooks.dtype,
             max_memory=max_memory,
         )
-        return cast(Ints, found)
+        return cast(Ints, tensor_codes)
     codes = np.empty((len(targets), len(codebooks)), dtype=np.uint8)
     tables = tables or code_tables(codebooks, metric, dtype)
     run = tables.loops(len(targets), width)
@@ -118,9 +118,9 @@ def search_codes(
         else:
             beams = Beams.empty(len(linear), linear.dtype)
             for s in range(len(codebooks)):
-                # Of the last codebook only the best word is wanted.
+                # Of the last codebook only the best codeword is wanted.
                 n_best = 1 if s == len(codebooks) - 1 else width
-                longer = beams.room(n_best, codebooks.shape[1])
+                longer = beams.allocate_next(n_best, codebooks.shape[1])
                 run.extend(linear, tables.pairs, s, beams, longer)
                 beams = longer
             codes[rows] = beams.codes[:, 0]
@@ -151,8 +151,8 @@ class Beams:
         """Return those of some items."""
         return Beams(self.codes[rows], self.costs[rows])
 
-    def room(self, n_best: int, n_words: int) -> "Beams":
-        """Return room for those with a word more, `n_best` at most."""
+    def allocate_next(self, n_best: int, n_words: int) -> "Beams":
+        """Return empty beams for codes with one more codeword, `n_best` at most."""
         n_items, n_kept, n_before = self.codes.shape
         n_best = min(n_best, n_kept * n_words)
         codes = np.empty((n_items, n_best, n_before + 1), dtype=np.uint8)
@@ -176,7 +176,7 @@ def extend_beams(targets: Floats, codebooks: Floats, beams: Beams, n_best: int) 
             [1, 1]]], dtype=uint8)
     """
     n_items, n_kept, n_before = beams.codes.shape
-    longer = beams.room(n_best, codebooks.shape[1])
+    longer = beams.allocate_next(n_best, codebooks.shape[1])
     tables = code_tables(codebooks, None, beams.costs.dtype, first=n_before)
     run = tables.loops(n_items, n_kept)
 
@@ -193,13 +193,13 @@ class CodeTables:
     """What a search needs to know of the codebooks, in its precision: arrays or tensors."""
 
     offset: Floats  # (n_components,)
-    scale: Any  # a power of two, by which words and targets are multiplied
+    scale: Any  # a power of two, by which codewords and targets are multiplied
     products: Floats  # (n_components, n_codebooks * codebook_size)
     norms: Floats  # (n_codebooks * codebook_size,)
     pairs: Floats  # (n_codebooks, codebook_size, n_codebooks, codebook_size)
 
     def linear(self, targets: Floats, run: Any) -> Floats:
-        """Return what every word costs each target: (n_items, n_codebooks, codebook_size)."""
+        """Return what every codeword costs each target: (n_items, n_codebooks, codebook_size)."""
         shifted = (targets - self.offset) * self.scale
         dtype, (_, n_words, n_codebooks, _) = self.norms.dtype, self.pairs.shape
         costs = np.empty((len(targets), len(self.norms)), dtype=dtype)
@@ -224,20 +224,20 @@ def code_tables(
     """Return the tables of the codebooks from the `first` on, paired with all there are."""
     dtype = codebooks.dtype if dtype is None else dtype
     n_codebooks, n_words, n_components = codebooks.shape
-    words = codebooks.astype(np.float64)
-    # Every code has one word of the first codebook, so its mean can move to the targets. No cost
-    # changes but by a constant, and data far from the origin keep their digits in float32.
-    mean = words[0].mean(axis=0)
-    words[0] -= mean
+    codewords = codebooks.astype(np.float64)
+    # Every code has one codeword of the first codebook, so its mean can move to the targets. No
+    # cost changes but by a constant, and data far from the origin keep their digits in float32.
+    mean = codewords[0].mean(axis=0)
+    codewords[0] -= mean
     # Of size one, so that squares neither overflow nor vanish; a power of two leaves all digits.
     # Beams that grow carry costs from codebook to codebook, so theirs is the scale of the first.
-    largest = np.abs(words[:1] if first else words).max()
+    largest = np.abs(codewords[:1] if first else codewords).max()
     scale = float(np.ldexp(1.0, -int(np.frexp(largest)[1])))
-    words *= scale
-    words = words.reshape(n_codebooks * n_words, n_components)
-    new = words[first * n_words :]
+    codewords *= scale
+    codewords = codewords.reshape(n_codebooks * n_words, n_components)
+    new = codewords[first * n_words :]
     images = new if metric is None else new @ metric
-    pairs = words.astype(dtype) @ (2 * images.T).astype(dtype)
+    pairs = codewords.astype(dtype) @ (2 * images.T).astype(dtype)
     return CodeTables(
         offset=mean if metric is None else metric @ mean,
         scale=scale,

@@ -1,4 +1,4 @@
-"""What codes stand for: decoding, errors, checks, codebooks for given codes, and k-means."""
+"""Codebooks: decoding, quantization errors, checks, least squares for fixed codes, k-means."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,29 +11,29 @@ from acqh._core.linalg import solve_spd
 from acqh._core.runtime import default_threads, loops
 from acqh.errors import InvalidInputError
 
-# How firmly least squares holds words where they are, relative to the weight of the items that
-# use them: far above rounding, far below what could be felt in the error.
+# Proximal weight of least squares, relative to the weight of the items of a codeword: far above
+# rounding, without effect on the error.
 PROXIMITY = 1e-8
-# Steps of conjugate gradients after which codes are better searched again: more than ten lower
-# the error that training ends with by no more than another seed does.
+# Steps of conjugate gradients between code searches: more than ten lower the final error by no more
+# than another seed does.
 _GRADIENT_STEPS = 10
-# Share of the squared gradient at which a component has arrived: what is left is rounding, which
-# further steps along singular directions would blow up.
-_ARRIVED = 1e-22
+# Relative tolerance of the squared gradient of a dimension: the rest is rounding, which further
+# steps along singular directions would amplify.
+_CG_TOLERANCE = 1e-22
 MAX_LLOYD = 5
-# Points tried for each seed; more make a better start, which sweeps over all codebooks soon forget.
+# Candidates per seed of k-means++; with more, later sweeps end with the same error.
 _TRIALS = 3
-# Components that k-means begins with, at least.
+# Minimal number of principal components that k-means starts with.
 _FEWEST = 8
-# Lloyd's steps of k-means of many points, times the components they look at, and steps at most:
-# with few components a step is cheap, and with one step for each number of components the error of
-# 50,000 items in 16 codebooks is a quarter higher.
+# Lloyd's steps times their number of components, and maximal steps, for many points: with few
+# components a step is cheap. With one step for each number of components the error of 50,000 items
+# in 16 codebooks is a quarter higher.
 _WORK = 256
 _MOST_STEPS = 10
 # Of many points these are enough to draw seeds from and to find the principal components.
 _SEED_POINTS_PER_WORD = 16
 _POINTS_PER_COMPONENT = 4
-# Distances from all words are kept for this many points at a time: they stay in the cache.
+# Distances from all codewords are kept for this many points at a time: they stay in the cache.
 _BLOCK_ROWS = 512
 # Points that a thread takes at a time.
 _TASK_ROWS = 8 * _BLOCK_ROWS
@@ -52,7 +52,7 @@ def run_blocks(run: Callable[[slice], None], n_rows: int, block_rows: int) -> No
 
 
 def decode(codes: Ints, codebooks: Floats) -> Floats:
-    """Return the vectors that codes stand for, one word of each codebook added up.
+    """Return the reconstructions of codes: sums of one codeword per codebook.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def decode(codes: Ints, codebooks: Floats) -> Floats:
 
 
 def quantization_errors(targets: Floats, codes: Ints, codebooks: Floats) -> Floats:
-    """Return the squared distance of every target from what its code stands for.
+    """Return the squared distance of every target from its reconstruction.
 
     Parameters
     ----------
@@ -140,15 +140,15 @@ def least_squares_codebooks(
 
     Notes
     -----
-    With A the 0/1 matrix of chosen words, the normal matrix ``A^T W A`` is singular whenever
-    there are two codebooks, since a vector can be moved from one to the other; among all
-    solutions this takes the one nearest to the codebooks given, by solving
+    Let A be the 0/1 matrix of chosen codewords. With two or more codebooks the normal matrix
+    ``A^T W A`` is singular: a vector can be moved from one codebook to another. Of all solutions,
+    this is the nearest to the initial codebooks. It solves
 
         (A^T W A + e D) (C - C_given) = A^T W (Z - A C_given),    D = diag(A^T W A),
 
-    with e = 1e-8. The pull towards what was given cannot raise the error, the system is positive
-    definite whatever the codes, and a word that no weight uses keeps its value. The paper's
-    eq. 13 has the plain inverse; its metric G drops out once the targets are ``G^-1 z``.
+    with e = 1e-8. The proximal term cannot raise the error, the system is positive definite for all
+    codes, and an unused codeword keeps its value. The paper's eq. 13 has the inverse without this
+    term; its metric G drops out once the targets are ``G^-1 z``.
     """
     gram = _word_gram(codes, weights, codebooks.shape[1])
     right = _misfit(targets, weights, codes, codebooks)
@@ -167,10 +167,10 @@ def improve_codebooks(
     ridge: float = 0.0,
     towards: Floats | None = None,
 ) -> Floats:
-    """Return codebooks that fit the targets better for fixed codes, none of them worse.
+    """Return codebooks with a lower or equal error for fixed codes.
 
-    Goes towards `least_squares_codebooks` by conjugate gradients. A step costs one pass over the
-    items, whatever the number of words, where the solution costs the cube of that number.
+    Approaches `least_squares_codebooks` by conjugate gradients. A step costs one scan of the items,
+    independently of the number of codewords; the exact solution costs its cube.
 
     Parameters
     ----------
@@ -182,10 +182,9 @@ def improve_codebooks(
         Where to start from.
     n_steps : int
     ridge : float
-        Weight by which every word is held to where `towards` has it, as if that much weight of
-        items were there.
+        Weight of the pull of every codeword towards `towards`, in the unit of item weights.
     towards : (n_codebooks, codebook_size, n_components), optional
-        By default where to start from.
+        Default: `codebooks`.
 
     Returns
     -------
@@ -193,9 +192,8 @@ def improve_codebooks(
 
     Notes
     -----
-    Every step lowers the error of every component, with a ridge the sum of it and of the ridge
-    times squared distances from `towards`. The singular directions of ``A^T W A`` are
-    never entered, and a word that no weight uses keeps its value.
+    Every step lowers the error of every dimension, plus the ridge times the squared distances from
+    `towards`. Steps never leave the range of ``A^T W A``, and an unused codeword keeps its value.
 
     Examples
     --------
@@ -205,7 +203,9 @@ def improve_codebooks(
             [3.]]])
     """
     codebooks, towards = codebooks.astype(np.float64), codebooks if towards is None else towards
-    mass: Floats = np.stack([np.bincount(it, weights, codebooks.shape[1]) for it in codes.T])
+    mass: Floats = np.stack(
+        [np.bincount(column, weights, codebooks.shape[1]) for column in codes.T]
+    )
     mass = mass + ridge
     scale = np.where(mass > 0, mass, 1.0)[:, :, np.newaxis]
     left = _misfit(targets, weights, codes, codebooks)
@@ -214,7 +214,7 @@ def improve_codebooks(
     scaled = left / scale
     direction = scaled.copy()
     power = np.einsum("sjk,sjk->k", left, scaled)
-    arrived = _ARRIVED * power
+    arrived = _CG_TOLERANCE * power
     product, run = np.empty_like(codebooks), loops("acqh.quantize", n_steps * 8 * targets.size)
     for _ in range(n_steps):
         direction[:, :, power <= arrived] = 0.0
@@ -246,7 +246,7 @@ def _misfit(targets: Floats, weights: Floats, codes: Ints, codebooks: Floats) ->
 
 
 def sum_by_word(rows: Floats, weights: Floats, codes: Ints, n_words: int) -> Floats:
-    """Return the weighted sum of each word's rows; (n_codebooks, n_words, n_components) float64."""
+    """Return weighted sums of rows by codeword: (n_codebooks, n_words, n_components) float64."""
     sums = np.zeros((codes.shape[1], n_words, rows.shape[1]))
     run = loops("acqh.quantize", 4 * codes.shape[1] * rows.size)
     run.sum_rows(np.ascontiguousarray(rows), weights, np.ascontiguousarray(codes), sums)
@@ -254,13 +254,15 @@ def sum_by_word(rows: Floats, weights: Floats, codes: Ints, n_words: int) -> Flo
 
 
 def _word_gram(codes: Ints, weights: Floats, n_words: int) -> Floats:
-    """Return ``A^T W A``: the weight of the items that use both words of a pair."""
+    """Return ``A^T W A``: the weight of the items that use both codewords of a pair."""
     n_codebooks = codes.shape[1]
     gram = np.empty((n_codebooks, n_words, n_codebooks, n_words))
-    words = codes.astype(np.int64)
+    codewords = codes.astype(np.int64)
     for s in range(n_codebooks):
         for t in range(s, n_codebooks):
-            both = np.bincount(words[:, s] * n_words + words[:, t], weights, n_words * n_words)
+            both = np.bincount(
+                codewords[:, s] * n_words + codewords[:, t], weights, n_words * n_words
+            )
             gram[s, :, t] = both.reshape(n_words, n_words)
             gram[t, :, s] = gram[s, :, t].T
     return gram.reshape(n_codebooks * n_words, n_codebooks * n_words)
@@ -292,21 +294,21 @@ def weighted_kmeans(
 
     Returns
     -------
-    words : (n_words, n_components) float64
+    codewords : (n_words, n_components) float64
     codes : (n_items,) uint8
-        The nearest word of each point.
+        The nearest codeword of each point.
 
     Notes
     -----
-    A word that loses all its points moves to the point with the largest weighted error, each
-    such word to another point. Where fewer distinct points than words have weight, the words
-    that are left over are zero vectors.
+    A codeword that loses all its points moves to the point with the largest weighted error, each
+    such codeword to another point. Where fewer distinct points than codewords have weight, the
+    codewords that are left over are zero vectors.
 
     Examples
     --------
     >>> points = np.array([[0.0], [1.0], [9.0]])
-    >>> words, codes = weighted_kmeans(points, np.ones(3), 2, np.random.default_rng(0))
-    >>> sorted(words.ravel().tolist())
+    >>> codewords, codes = weighted_kmeans(points, np.ones(3), 2, np.random.default_rng(0))
+    >>> sorted(codewords.ravel().tolist())
     [0.5, 9.0]
     """
     points = np.ascontiguousarray(points, dtype=np.float64)
@@ -317,18 +319,18 @@ def weighted_kmeans(
         scale = np.abs(points - mean).max() or 1.0
         small = ((points - mean) / scale).astype(np.float32)
 
-    def nearest(words: Floats) -> Ints:
-        return _nearest(small, ((words - mean) / scale).astype(small.dtype))
+    def nearest(codewords: Floats) -> Ints:
+        return _nearest(small, ((codewords - mean) / scale).astype(small.dtype))
 
-    words = _seed(points, weights, n_words, rng)
-    codes = nearest(words)
+    codewords = _seed(points, weights, n_words, rng)
+    codes = nearest(codewords)
     for _ in range(max_iter):
-        words = _means(points, weights, codes, n_words)
-        moved = nearest(words)
+        codewords = _means(points, weights, codes, n_words)
+        moved = nearest(codewords)
         if np.array_equal(moved, codes):
             break
         codes = moved
-    return words, codes
+    return codewords, codes
 
 
 def sampled_kmeans(
@@ -336,19 +338,19 @@ def sampled_kmeans(
 ) -> Floats:
     """Cluster many weighted points: first by their principal components, then by all.
 
-    Seeds and principal components come from a sample. Lloyd's steps look at eight components, then
-    at twice as many and so on; the more components, the fewer steps. Where there are many, most of
-    the distance between two points is noise that no word can take up; to begin with what matters
-    gives lower errors in the end.
+    Seeds and principal components come from a sample. Lloyd's steps use eight components, then
+    twice as many and so on; the more components, the fewer steps. In many dimensions most of the
+    distance between two points is noise; starting with the leading components ends with lower
+    errors.
 
-    Takes what `weighted_kmeans` does and gives its words, several times quicker, and better where
-    points and components are many.
+    Same arguments and result as `weighted_kmeans`; several times faster, with lower errors for many
+    points and dimensions.
 
     Examples
     --------
     >>> points = np.repeat([[0.0], [1.0], [9.0]], [40, 40, 40], axis=0)
-    >>> words = sampled_kmeans(points, np.ones(120), 3, np.random.default_rng(0))
-    >>> np.sort(words.ravel()).round(3) + 0.0
+    >>> codewords = sampled_kmeans(points, np.ones(120), 3, np.random.default_rng(0))
+    >>> np.sort(codewords.ravel()).round(3) + 0.0
     array([0., 1., 9.])
     """
     # Near zero and of size one, so that single precision keeps the distances.
@@ -364,19 +366,19 @@ def sampled_kmeans(
     directions = np.linalg.eigh(few.T @ (few * masses))[1][:, ::-1]
     turned = small @ directions[:, : max(narrow, default=0)]
     views = [*(np.ascontiguousarray(turned[:, :width]) for width in narrow), small]
-    words = _seed(views[0][sample], weights[sample], n_words, rng)
+    codewords = _seed(views[0][sample], weights[sample], n_words, rng)
     before = views[0]
     for view in views:
         for _ in range(max(1, min(_MOST_STEPS, _WORK // view.shape[1]))):
-            codes = _nearest(before, words.astype(np.float32))
-            words = _means(view, weights, codes, n_words)
+            codes = _nearest(before, codewords.astype(np.float32))
+            codewords = _means(view, weights, codes, n_words)
             before = view
-    codes = _nearest(small, words.astype(np.float32))
+    codes = _nearest(small, codewords.astype(np.float32))
     return _means(points, weights, codes, n_words)
 
 
 def _widths(n_components: int) -> list[int]:
-    """Return how many components Lloyd's steps look at: each twice the one before, then all."""
+    """Return the numbers of components of Lloyd's steps: doubling, up to all."""
     widths = [n_components]
     while widths[-1] >= 2 * _FEWEST:
         widths.append(widths[-1] // 2)
@@ -387,8 +389,8 @@ def _seed(points: Floats, weights: Floats, n_words: int, rng: np.random.Generato
     """Choose points to start from, each the best of several draws (greedy k-means++).
 
     A draw falls on a point with probability proportional to its weight times its squared distance
-    from the points chosen before; the best leaves the lowest error. Words are zero where no error
-    is left.
+    from the points chosen before; the best leaves the lowest error. Codewords are zero where no
+    error is left.
     """
     draws = rng.random((n_words, _TRIALS))
     # Single precision is quicker, and points near zero and of size one keep their distances in it.
@@ -398,29 +400,29 @@ def _seed(points: Floats, weights: Floats, n_words: int, rng: np.random.Generato
     run = loops("acqh.quantize", 3 * draws.size * columns.size)
     tried, errors = np.empty((_TRIALS, len(points)), dtype=np.float32), np.empty(_TRIALS)
     closest, mass = np.full(len(points), np.inf, dtype=np.float32), np.cumsum(weights)
-    words = np.zeros((n_words, points.shape[1]))
-    for word, row in zip(words, draws, strict=True):
+    codewords = np.zeros((n_words, points.shape[1]))
+    for codeword, row in zip(codewords, draws, strict=True):
         if not mass[-1] > 0:
             break
         places = np.searchsorted(mass, row * mass[-1], side="right")
         places = np.minimum(places, len(points) - 1)  # rounding could reach the end
         run.shrink_distances(columns, places, closest, weights, tried, errors)
         best = int(np.argmin(errors))
-        word[:] = points[places[best]]
+        codeword[:] = points[places[best]]
         closest = tried[best].copy()
         mass = np.cumsum(weights * closest)
-    return words
+    return codewords
 
 
-def _nearest(points: Floats, words: Floats) -> Ints:
-    """Return the nearest word of each point, in the precision of both; single is quicker."""
-    norms = np.einsum("jk,jk->j", words, words)
-    doubled = np.ascontiguousarray(-2.0 * words.T)
+def _nearest(points: Floats, codewords: Floats) -> Ints:
+    """Return the nearest codeword of each point, in the precision of both; single is quicker."""
+    norms = np.einsum("jk,jk->j", codewords, codewords)
+    doubled = np.ascontiguousarray(-2.0 * codewords.T)
     codes = np.empty(len(points), dtype=np.uint8)
-    run = loops("acqh.quantize", 2 * len(points) * len(words))
+    run = loops("acqh.quantize", 2 * len(points) * len(codewords))
 
     def search(rows: slice) -> None:
-        costs = np.empty((_BLOCK_ROWS, len(words)), dtype=points.dtype)
+        costs = np.empty((_BLOCK_ROWS, len(codewords)), dtype=points.dtype)
         for start in range(rows.start, rows.stop, _BLOCK_ROWS):
             stop = min(start + _BLOCK_ROWS, rows.stop)
             block = np.matmul(points[start:stop], doubled, out=costs[: stop - start])
@@ -431,16 +433,16 @@ def _nearest(points: Floats, words: Floats) -> Ints:
 
 
 def _means(points: Floats, weights: Floats, codes: Ints, n_words: int) -> Floats:
-    """Move each word to the weighted mean of its points; give words without any a new place."""
+    """Return the weighted mean of the points of each codeword; relocate unused codewords."""
     mass = np.bincount(codes, weights, n_words)
     used = mass > 0
     sums = sum_by_word(points, weights, codes[:, np.newaxis], n_words)[0]
-    words = np.zeros(sums.shape)
-    words[used] = sums[used] / mass[used, np.newaxis]
+    codewords = np.zeros(sums.shape)
+    codewords[used] = sums[used] / mass[used, np.newaxis]
     empty = np.flatnonzero(~used)
     if empty.size:
-        errors = weights * np.square(points - words[codes]).sum(axis=1)
+        errors = weights * np.square(points - codewords[codes]).sum(axis=1)
         worst = np.argsort(-errors, kind="stable")[: empty.size]
         worst = worst[errors[worst] > 0]
-        words[empty[: worst.size]] = points[worst]
-    return words
+        codewords[empty[: worst.size]] = points[worst]
+    return codewords

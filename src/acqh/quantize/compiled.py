@@ -1,11 +1,12 @@
 """Compiled code search, distances and sums; `plain` does the same in NumPy, to the bit.
 
-With ``linear[s, j]`` the cost of word j of codebook s for an item on its own, and
-``pairs[s, j, t, k]`` twice the inner product of two words, a code costs
+With ``linear[s, j]`` the cost of codeword j of codebook s for an item on its own, and
+``pairs[s, j, t, k]`` twice the inner product of two codewords, a code costs
 
     sum_s linear[s, a_s]  +  sum_{s < t} pairs[s, a_s, t, a_t].
 
-So one more word costs one row of `pairs` for each word chosen before: additions, no products.
+So one more codeword costs one row of `pairs` for each codeword chosen before: additions, no
+products.
 
 Costs are compared as the integers that their bits make, since compilers turn minima of integers
 into vector instructions, but not minima of floats. `_ordered` makes bits order as their floats
@@ -28,12 +29,14 @@ _DISTANCE_BLOCK = 1024
 
 
 class Work(NamedTuple):
-    """Memory that loops over words work in."""
+    """Memory that loops over codewords work in."""
 
     costs: Floats  # (n_rows, codebook_size)
     keys: Ints  # the same memory, seen as integers
     lows: Ints  # (n_rows,): the lowest key of each row
-    top: Any  # the largest key there can be: it lies above every cost, and marks a word as taken
+    top: (
+        Any  # the largest key there can be: it lies above every cost, and marks a codeword as taken
+    )
     sign: Any  # the place of the sign bit of a key
 
 
@@ -51,26 +54,26 @@ def _work_in(costs: Floats) -> Work:
 
 @kernel()
 def fill_linear(targets: Floats, products: Floats, norms: Floats, linear: Floats) -> None:
-    """Write what every word costs each item on its own.
+    """Write what every codeword costs each item on its own.
 
     Parameters
     ----------
     targets : (n_items, n_components)
     products : (n_components, n_words)
-        Words times minus two, components first.
+        Codewords times minus two, components first.
     norms : (n_words,)
-        Squared norms of the words.
+        Squared norms of the codewords.
     linear : (n_items, n_words)
         Overwritten.
     """
     n_components, n_words = products.shape
     # Four components at a time: a quarter of the traffic to `linear`.
-    whole = n_components - n_components % 4
+    n_unrolled = n_components - n_components % 4
     for i in range(len(targets)):
         costs, target = linear[i], targets[i]
         for j in range(n_words):
             costs[j] = norms[j]
-        for k in range(0, whole, 4):
+        for k in range(0, n_unrolled, 4):
             a, b, c, d = target[k], target[k + 1], target[k + 2], target[k + 3]
             for j in range(n_words):
                 costs[j] += (
@@ -79,16 +82,16 @@ def fill_linear(targets: Floats, products: Floats, norms: Floats, linear: Floats
                     + c * products[k + 2, j]
                     + d * products[k + 3, j]
                 )
-        for k in range(whole, n_components):
+        for k in range(n_unrolled, n_components):
             a = target[k]
             for j in range(n_words):
                 costs[j] += a * products[k, j]
 
 
-def extend(linear: Floats, pairs: Floats, column: int, kept: Any, longer: Any) -> None:
-    """Add a word of one more codebook to the best codes of each item, and keep the best of these.
+def extend(linear: Floats, pairs: Floats, column: int, beams_before: Any, longer: Any) -> None:
+    """Extend the best partial codes of each item by one codeword, and keep the best of these.
 
-    Ties go to the better code before, then to the word.
+    Ties go to the better code before, then to the codeword.
 
     Parameters
     ----------
@@ -96,40 +99,40 @@ def extend(linear: Floats, pairs: Floats, column: int, kept: Any, longer: Any) -
     pairs : (n_before or more, codebook_size, n_codebooks, codebook_size)
     column : int
         The codebook added, in both.
-    kept : Beams
+    beams_before : Beams
         Of the codebooks before: (n_items, n_kept, n_before) uint8, and what they cost.
     longer : Beams
         Overwritten with the best codes, best first; there must be as many.
     """
-    work = _make_work(kept.codes.shape[1], linear.shape[2], linear.dtype)
-    tables, beams = (linear, pairs, column), (kept.codes, kept.costs)
+    work = _make_work(beams_before.codes.shape[1], linear.shape[2], linear.dtype)
+    tables, beams = (linear, pairs, column), (beams_before.codes, beams_before.costs)
     _extend(tables, beams, longer.codes, longer.costs, work)
 
 
 @kernel()
 def _extend(tables: Any, beams: Any, longer: Ints, longer_costs: Floats, work: Work) -> None:
     linear, pairs, column = tables
-    kept, kept_costs = beams
+    beams_before, costs_before = beams
     costs, keys, lows, top, sign = work
-    n_items, n_kept, n_before = kept.shape
+    n_items, n_kept, n_before = beams_before.shape
     n_words: int = linear.shape[2]
     n_longer: int = longer.shape[1]
     for i in range(n_items):
         for b in range(n_kept):
-            base = kept_costs[i, b]
+            base = costs_before[i, b]
             for j in range(n_words):
                 costs[b, j] = linear[i, column, j] + base
-            # Two words at a time: half of the traffic to `costs`.
+            # Two codewords at a time: half of the traffic to `costs`.
             for t in range(0, n_before - 1, 2):
-                word, other = kept[i, b, t], kept[i, b, t + 1]
+                codeword, other = beams_before[i, b, t], beams_before[i, b, t + 1]
                 for j in range(n_words):
-                    cost = costs[b, j] + pairs[t, word, column, j]
+                    cost = costs[b, j] + pairs[t, codeword, column, j]
                     costs[b, j] = cost + pairs[t + 1, other, column, j]
             if n_before % 2:
                 t = n_before - 1
-                word = kept[i, b, t]
+                codeword = beams_before[i, b, t]
                 for j in range(n_words):
-                    costs[b, j] += pairs[t, word, column, j]
+                    costs[b, j] += pairs[t, codeword, column, j]
             lows[b] = _order_row(work, b)
         for rank in range(n_longer):
             best: Any = np.int64(0)  # not a literal, for which helpers would be compiled again
@@ -138,7 +141,7 @@ def _extend(tables: Any, beams: Any, longer: Ints, longer_costs: Floats, work: W
                     best = other
             j = _position(keys, best, lows[best])
             for t in range(n_before):
-                longer[i, rank, t] = kept[i, best, t]
+                longer[i, rank, t] = beams_before[i, best, t]
             longer[i, rank, n_before] = j
             keys[best, j] = _ordered(keys[best, j], top, sign)
             longer_costs[i, rank] = costs[best, j]
@@ -152,7 +155,7 @@ def _extend(tables: Any, beams: Any, longer: Ints, longer_costs: Floats, work: W
 
 
 def improve(linear: Floats, pairs: Floats, codes: Ints, max_sweeps: int) -> None:
-    """Give each codebook in turn its best word, the others held, until none changes.
+    """Give each codebook in turn its best codeword, the others held, until none changes.
 
     `linear`, `pairs`: as in `extend`. `codes`: (n_items, n_codebooks) uint8; where to start from,
     overwritten. `max_sweeps`: most rounds over the codebooks.
@@ -174,9 +177,9 @@ def _improve(linear: Floats, pairs: Floats, codes: Ints, max_sweeps: int, work: 
                 costs[row, j] = linear[i, s, j]
             for t in range(n_codebooks):
                 if t != s:
-                    word = codes[i, t]
+                    codeword = codes[i, t]
                     for j in range(n_words):
-                        costs[row, j] += pairs[t, word, s, j]
+                        costs[row, j] += pairs[t, codeword, s, j]
             low = _order_row(work, row)
             if low < keys[row, codes[i, s]]:
                 codes[i, s] = _position(keys, row, low)
@@ -213,10 +216,10 @@ def _position(keys: Ints, row: int, key: int) -> int:
 
 
 def nearest(costs: Floats, norms: Floats, codes: Ints) -> None:
-    """Write the nearest word of each point, the first of those equally near.
+    """Write the nearest codeword of each point, the first of those equally near.
 
-    `costs`: (n_points, n_words); products of points and words times minus two, overwritten.
-    `norms`: (n_words,); squared norms of the words. `codes`: (n_points,); overwritten.
+    `costs`: (n_points, n_words); products of points and codewords times minus two, overwritten.
+    `norms`: (n_words,); squared norms of the codewords. `codes`: (n_points,); overwritten.
     """
     _nearest(_work_in(costs), norms, codes)
 
@@ -253,7 +256,7 @@ def shrink_distances(
     for c in range(len(centres)):
         error = 0.0
         for start in range(0, n_items, _DISTANCE_BLOCK):
-            # Loops over whole slices are vectorised; loops from start to stop are not.
+            # Loops over n_unrolled slices are vectorised; loops from start to stop are not.
             rows = slice(start, min(start + _DISTANCE_BLOCK, n_items))
             block, least, weight = shrunk[c, rows], closest[rows], weights[rows]
             for i in range(len(block)):
@@ -272,14 +275,14 @@ def shrink_distances(
 
 @kernel()
 def sum_rows(rows: Floats, weights: Floats, codes: Ints, sums: Floats) -> None:
-    """Add to each word the weighted sum of the rows that use it, from the first row to the last.
+    """Add the weighted sum of its rows to each codeword, from the first row to the last.
 
     Parameters
     ----------
     rows : (n_items, n_components)
     weights : (n_items,) float64
     codes : (n_items, n_codebooks)
-        Of words that there are.
+        Of codewords that there are.
     sums : (n_codebooks, codebook_size, n_components) float64
         Zeros at first.
     """
@@ -293,22 +296,22 @@ def sum_rows(rows: Floats, weights: Floats, codes: Ints, sums: Floats) -> None:
 
 
 @kernel()
-def normal_product(codes: Ints, weights: Floats, words: Floats, product: Floats) -> None:
-    """Add ``A^T W A`` times words, with A the 0/1 matrix of chosen words.
+def normal_product(codes: Ints, weights: Floats, codewords: Floats, product: Floats) -> None:
+    """Add ``A^T W A`` times codewords, with A the 0/1 matrix of chosen codewords.
 
-    `codes`: (n_items, n_codebooks). `weights`: (n_items,). `words`, `product`: (n_codebooks,
+    `codes`: (n_items, n_codebooks). `weights`: (n_items,). `codewords`, `product`: (n_codebooks,
     codebook_size, n_components); the product is zero at first.
     """
     n_items, n_codebooks = codes.shape
-    n_components = words.shape[2]
+    n_components = codewords.shape[2]
     vector = np.empty(n_components)
     for i in range(n_items):
         for k in range(n_components):
             vector[k] = 0
         for s in range(n_codebooks):
-            word = words[s, codes[i, s]]
+            codeword = codewords[s, codes[i, s]]
             for k in range(n_components):
-                vector[k] += word[k]
+                vector[k] += codeword[k]
         weight = weights[i]
         for k in range(n_components):
             vector[k] *= weight

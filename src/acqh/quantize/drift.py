@@ -1,4 +1,4 @@
-"""How well items that come later fit codebooks that were learnt before."""
+"""Drift: quantization error of items added after training."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -10,24 +10,24 @@ from acqh._core.arrays import Floats
 
 # Retraining is recommended above this ratio; docs/guide/compress.md has its measurement.
 DUE_RATIO = 1.5
-# Fewer items that were added, or of which some were held out, say nothing.
+# With fewer added or training items, no drift is reported.
 MIN_ADDED = 32
 MIN_LEARNT = 64
-# Relative errors below this change no answer.
+# Relative errors below this do not change results.
 _LEAST_ERROR = 1e-3
 _SUMS = ("n_added", "error", "energy")
 
 
 @dataclass(frozen=True)
 class Drift:
-    """How well items that were added fit the codebooks, beside items like those learnt from.
+    """Quantization error of added items, compared with held-out training items.
 
     Parameters
     ----------
     expected : float or None
-        Relative error of items like those learnt from, but held out; None where it is not known.
+        Relative error of held-out training items; None if unknown.
     n_added : int
-        Items that were added since the codebooks were learnt.
+        Number of items added since training.
     error, energy : float
         Their squared errors and squared lengths, summed.
 
@@ -45,24 +45,24 @@ class Drift:
     energy: float = 0.0
 
     def after(self, vectors: Floats, decoded: Floats) -> Self:
-        """Return what it is once items were added: vectors, and what their codes stand for."""
+        """Return the drift after adding items: their vectors and reconstructions."""
         errors = vectors - decoded
         error, energy = (float(np.vdot(rows, rows)) for rows in (errors, vectors))
         return self.plus(Drift(None, len(vectors), error, energy))
 
     def plus(self, other: "Drift") -> Self:
-        """Return what it is with what was added elsewhere."""
+        """Return the drift with the added items of both."""
         sums = {name: getattr(self, name) + getattr(other, name) for name in _SUMS}
         return replace(self, **sums)
 
     @property
     def relative_error(self) -> float:
-        """Of what was added: squared errors over squared lengths."""
+        """Squared errors over squared lengths of added items."""
         return self.error / self.energy if self.energy else 0.0
 
     @property
     def ratio(self) -> float | None:
-        """Error of what was added over what is expected; None where too few say so."""
+        """Relative error of added items over the expected one; None if there are too few."""
         if self.expected is None or self.n_added < MIN_ADDED:
             return None
         return self.relative_error / max(self.expected, _LEAST_ERROR)
@@ -73,19 +73,19 @@ class Drift:
         return (self.ratio or 0.0) > DUE_RATIO
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as JSON can hold it, with `ratio` and `retraining_recommended`."""
+        """Return the fields as JSON values, with `ratio` and `retraining_recommended`."""
         derived = ("ratio", "retraining_recommended")
         return asdict(self) | {name: getattr(self, name) for name in derived}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """Take back what `to_dict` gave; raises TypeError, KeyError or ValueError."""
+        """Return the drift of `to_dict`; raises TypeError, KeyError or ValueError."""
         expected = values["expected"]
         sums = int(values["n_added"]), float(values["error"]), float(values["energy"])
         drift = cls(None if expected is None else float(expected), *sums)
-        known = [drift.expected or 0.0, *sums]
-        if not all(np.isfinite(value) and value >= 0 for value in known):
-            raise ValueError(f"drift has a number that cannot be: {dict(values)}")
+        numbers = [drift.expected or 0.0, *sums]
+        if not all(np.isfinite(value) and value >= 0 for value in numbers):
+            raise ValueError(f"drift has a negative or non-finite number: {dict(values)}")
         return drift
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
 """The fused code search for CUDA devices; only ever imported where torch brings Triton.
 
-One program searches one item: its beams stay in registers, packed a byte per word into two
+One program searches one item: its beams stay in registers, packed a byte per codeword into two
 integers, and rows of `pairs` come out of the device's cache.
 """
 
@@ -44,15 +44,15 @@ def search_block(
 
 @triton.jit
 def _word(low, high, codebook):
-    """Return the word of a codebook from packed codes."""
+    """Return the codeword number of one codebook from packed codes."""
     packed = tl.where(codebook < 8, low, high)
     return ((packed >> (8 * (codebook % 8)).to(tl.int64)) & 255).to(tl.int32)
 
 
 @triton.jit
-def _packed(word, codebook):
-    """Return a word at the place of its codebook, in the two integers."""
-    placed = word.to(tl.int64) << (8 * (codebook % 8)).to(tl.int64)
+def _packed(codeword, codebook):
+    """Return a codeword at the place of its codebook, in the two integers."""
+    placed = codeword.to(tl.int64) << (8 * (codebook % 8)).to(tl.int64)
     return tl.where(codebook < 8, placed, 0), tl.where(codebook < 8, 0, placed)
 
 
@@ -70,8 +70,8 @@ def _search(
 ):
     # Loops over codebooks are not unrolled: with sixteen of them that would take minutes.
     item = tl.program_id(0).to(tl.int64)
-    words = tl.arange(0, width)
-    there = words < n_words
+    codewords = tl.arange(0, width)
+    is_valid = codewords < n_words
     slots = tl.arange(0, slots_width)
     nowhere = float("inf")
     linear += item * m * n_words
@@ -82,19 +82,19 @@ def _search(
         low = tl.zeros([slots_width], tl.int64)
         high = tl.zeros([slots_width], tl.int64)
         base = tl.where(slots == 0, 0.0, nowhere)
-        flat = slots[:, None] * width + words[None, :]
+        flat = slots[:, None] * width + codewords[None, :]
         for s in range(m):
-            row = tl.load(linear + s * n_words + words, mask=there, other=nowhere)
+            row = tl.load(linear + s * n_words + codewords, mask=is_valid, other=nowhere)
             costs = row[None, :] + base[:, None]
             for t in range(s):
                 places = ((t * n_words + _word(low, high, t)) * m + s) * n_words
                 costs += tl.load(
-                    pairs + places[:, None] + words[None, :], mask=there[None, :], other=0.0
+                    pairs + places[:, None] + codewords[None, :], mask=is_valid[None, :], other=0.0
                 )
             new_low = low
             new_high = high
             new_base = tl.full([slots_width], nowhere, tl.float32)
-            # Of the last codebook only the best word is wanted.
+            # Of the last codebook only the best codeword is wanted.
             for rank in range(tl.where(s == m - 1, 1, beam)):
                 best = tl.min(tl.min(costs, axis=1), axis=0)
                 place = tl.min(
@@ -122,16 +122,16 @@ def _search(
     step = 0
     while (unchanged < m) & (step < max_sweeps * m):
         s = step % m
-        row = tl.load(linear + s * n_words + words, mask=there, other=nowhere)
+        row = tl.load(linear + s * n_words + codewords, mask=is_valid, other=nowhere)
         for t in range(m):
             place = ((t * n_words + _word(best_low, best_high, t)) * m + s) * n_words
-            row += tl.load(pairs + place + words, mask=there & (t != s), other=0.0)
+            row += tl.load(pairs + place + codewords, mask=is_valid & (t != s), other=0.0)
         best = tl.min(row, axis=0)
         current = _word(best_low, best_high, s)
-        cost = tl.min(tl.where(words == current, row, nowhere), axis=0)
-        word = tl.min(tl.where(row == best, words, width), axis=0)
+        cost = tl.min(tl.where(codewords == current, row, nowhere), axis=0)
+        codeword = tl.min(tl.where(row == best, codewords, width), axis=0)
         better = best < cost
-        change_low, change_high = _packed(tl.where(better, word ^ current, 0), s)
+        change_low, change_high = _packed(tl.where(better, codeword ^ current, 0), s)
         best_low ^= change_low
         best_high ^= change_high
         unchanged = tl.where(better, 1, unchanged + 1)

@@ -58,20 +58,20 @@ def _tables(codebooks: Tensor, metric: Tensor | None, dtype: Any) -> CodeTables:
     """Prepare as `code_search._tables` does, so that the same roundings lead to the same codes."""
     torch = require("torch")
     m, n_words, n_components = codebooks.shape
-    words = codebooks.clone()
-    mean = words[0].mean(dim=0)
-    words[0] -= mean
-    # Found where the words are: nothing is waited for.
-    scale = torch.ldexp(words.new_ones(()), -torch.frexp(words.abs().max()).exponent)
-    words *= scale
-    words = words.reshape(m * n_words, n_components)
-    images = words if metric is None else words @ metric
+    codewords = codebooks.clone()
+    mean = codewords[0].mean(dim=0)
+    codewords[0] -= mean
+    # Found where the codewords are: nothing is waited for.
+    scale = torch.ldexp(codewords.new_ones(()), -torch.frexp(codewords.abs().max()).exponent)
+    codewords *= scale
+    codewords = codewords.reshape(m * n_words, n_components)
+    images = codewords if metric is None else codewords @ metric
     return CodeTables(
         offset=mean if metric is None else metric @ mean,
         scale=scale,
-        products=(-2 * words.T).to(dtype).contiguous(),
-        norms=(words * images).sum(dim=1).to(dtype),
-        pairs=(words @ (2 * images.T)).to(dtype).reshape(m, n_words, m, n_words),
+        products=(-2 * codewords.T).to(dtype).contiguous(),
+        norms=(codewords * images).sum(dim=1).to(dtype),
+        pairs=(codewords @ (2 * images.T)).to(dtype).reshape(m, n_words, m, n_words),
     )
 
 
@@ -85,15 +85,15 @@ def _beam(linear: Tensor, pairs: Tensor, beam_width: int) -> Tensor:
         grown = costs[:, :, None] + linear[:, None, s]
         for t in range(s):
             grown += pairs[t, :, s][beams[:, :, t]]
-        kept = 1 if s == m - 1 else min(beam_width, grown.shape[1] * n_words)
-        costs, places = grown.flatten(1).topk(kept, dim=1, largest=False)
+        n_best = 1 if s == m - 1 else min(beam_width, grown.shape[1] * n_words)
+        costs, places = grown.flatten(1).topk(n_best, dim=1, largest=False)
         parents = places.div(n_words, rounding_mode="floor")[:, :, None].expand(-1, -1, s)
         beams = torch.cat([beams.gather(1, parents), (places % n_words)[:, :, None]], dim=2)
     return beams[:, 0]
 
 
 def _conditional_modes(linear: Tensor, pairs: Tensor, codes: Tensor, max_sweeps: int) -> None:
-    """Give each codebook in turn its best word, the others held, until no item changes."""
+    """Give each codebook in turn its best codeword, the others held, until no item changes."""
     m = linear.shape[1]
     unchanged = 0
     for step in range(max_sweeps * m):
@@ -102,10 +102,10 @@ def _conditional_modes(linear: Tensor, pairs: Tensor, codes: Tensor, max_sweeps:
         for t in range(m):
             if t != s:
                 costs += pairs[t, :, s][codes[:, t].long()]
-        low, word = costs.min(dim=1)
+        low, codeword = costs.min(dim=1)
         current = codes[:, s].long()[:, None]
         better = low < costs.gather(1, current)[:, 0]
-        codes[:, s] = word.where(better, current[:, 0]).to(codes.dtype)
+        codes[:, s] = codeword.where(better, current[:, 0]).to(codes.dtype)
         unchanged = 0 if bool(better.any()) else unchanged + 1
         if unchanged == m:
             return

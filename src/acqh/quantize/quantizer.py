@@ -12,6 +12,7 @@ from sklearn.utils.validation import validate_data
 
 from acqh._core.arrays import Array, Floats, Ints, as_rows, first_bad_row, to_numpy
 from acqh._core.device import check_device, to_tensor
+from acqh._core.keywords import suggest_keywords
 from acqh._core.runtime import Interval, RandomState, check_parameters, check_rng
 from acqh._core.store import pack, unpack
 from acqh.errors import CorruptBundleError, InvalidInputError, NotFittedError
@@ -21,44 +22,44 @@ from acqh.quantize.drift import MIN_LEARNT
 from acqh.quantize.query_metric import choose_shrinkage, metric_root, second_moment
 from acqh.quantize.train import QuantizerFit, fit_codebooks
 
-# Up to this many distinct rows for each word, sweeps after every codebook code them better; see the
-# guide. More are learnt from along beams, which codes others than those trained on better as well.
+# Up to this many distinct rows per codeword, sweeps after every codebook give lower errors; see the
+# guide. With more, training along beams also lowers the error of new rows.
 _FEW_ROWS_PER_WORD = 4
-# Rows of which one in eight is held out to say how well others are coded, at most; and sweeps over
-# codebooks of the rest: more take longer and say nearly the same.
+# Maximal rows for the held-out error; one in eight of them is held out; and sweeps over codebooks
+# of the rest: more take longer with nearly the same result.
 _MAX_TRIED, _HELD_OUT, _TRIAL_SWEEPS = 16_384, 8, 1
-# Where none is given; codes of more codebooks need a search twice as wide.
+# Default beam width; with more codebooks it is twice as wide.
 _BEAM_WIDTH, _FEW_CODEBOOKS = 8, 4
 
 
 class UnfittedQuantizerError(NotFittedError, exceptions.NotFittedError):
-    """A quantizer was used before ``fit``; also scikit-learn's own error."""
+    """A quantizer was used before ``fit``; also a scikit-learn NotFittedError."""
 
 
 @dataclass(eq=False, repr=False)
 class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Vectors as sums of words, one from each of a few codebooks; stored in a byte per codebook.
+    """Additive quantizer: a vector is the sum of one codeword per codebook, a byte each.
 
-    Minimises ``sum_i w_i ||z_i - sum_s C_s[a_is]||^2`` over codebooks and codes; see
-    `fit_codebooks` for how. Equal rows are merged before training, so the result depends neither
-    on the order of rows nor on whether a row is given twice or with twice the weight.
+    Minimizes ``sum_i w_i ||z_i - sum_s C_s[a_is]||^2`` over codebooks and codes, see
+    `fit_codebooks`. Equal rows are merged before training: the result does not depend on the order
+    of rows, and a repeated row is the same as a row of twice the weight.
 
-    Told what queries look like, it minimises the error of their scores instead,
-    ``E_q (q . (z_i - b_i))^2``: the same under the metric of the queries' second moment.
+    With `queries` in ``fit`` the quantizer is query-aware. It minimizes the error of their scores,
+    ``E_q (q . (z_i - b_i))^2``: the squared error in the metric of the queries' second moment.
 
     Parameters
     ----------
     n_codebooks : int, default 4
         From 1 to 16: the bytes of a code.
     codebook_size : int, default 256
-        From 2 to 256 words.
+        From 2 to 256 codewords.
     beam_width : int, optional
         Wider is slower and better; None is 8 for up to four codebooks and 16 for more.
     ridge : float, optional
-        Items by which sweeps hold every word to where it was put first. 0 codes the rows fitted
-        best, and is right where they are all there is to be coded; more codes others better where
-        rows are few. None, the default, chooses by the error of rows held out where there are few,
-        in two to three times the time.
+        Weight, in items, that pulls every codeword towards its initial value during sweeps. 0 fits
+        the training rows best; use it if there are no other rows to encode. A larger ridge
+        generalizes better from few rows. None chooses it on held-out rows if there are few, in two
+        to three times the time.
     n_train : int, default 65,536
         Distinct rows to train on, at most: 256 per codeword of a full codebook, as in Faiss. Of
         more rows, as many are drawn at random. Training on 200,000 takes 2.4 times as long and
@@ -72,21 +73,21 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         float32 if trained on float32, else float64, which is also the precision of `encode`.
         Training itself is done in float64.
     training_codes_ : (n_items, n_codebooks) uint8
-        Of the rows fitted, as training has found them: at least as good as those of `encode`,
-        which can improve on them, ``encode(X, start=quantizer.training_codes_)``. Rows without
-        weight, and those that were not drawn, have those of `encode`.
+        Codes of the training rows, at least as good as those of `encode`. Use
+        ``encode(X, start=quantizer.training_codes_)`` to improve them. Rows of weight 0 and rows
+        not drawn for training have the codes of `encode`.
     history_ : (n_steps,) float64
-        Weighted error after each codebook that was added and each sweep, of the best state so
-        far; never rises. Under the metric of queries, if there are any.
+        Weighted error after each added codebook and each sweep, of the best state so far; never
+        rises. In the metric of the queries, if any.
     n_iter_ : int
     n_features_in_ : int
         n_components.
     metric_ : (n_components, n_components) float64, or None
-        Under which codes are searched; None is the plain one.
+        Metric of the code search; None: Euclidean.
     ridge_ : float
     shrinkage_ : float
-        From 0 to 1: how far the metric of the queries is drawn towards the plain one, which is 1,
-        also without queries. Chosen by queries held out.
+        Shrinkage of the queries' metric towards the Euclidean metric, from 0 to 1, chosen on
+        held-out queries; 1 (Euclidean) without queries.
 
     Examples
     --------
@@ -136,6 +137,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     ridge_: float = field(init=False)
     shrinkage_: float = field(init=False)
 
+    @suggest_keywords
     def fit(
         self,
         X: Any,
@@ -144,7 +146,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         *,
         queries: Any = None,
     ) -> Self:
-        """Learn the codebooks.
+        """Train the codebooks.
 
         Parameters
         ----------
@@ -189,7 +191,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         fitted = self._fit_codebooks(points, weights, rng)
         codebooks = fitted.codebooks
         if root is not None:
-            codebooks = root.words(codebooks, np.average(rows, axis=0, weights=weights))
+            codebooks = root.codewords(codebooks, np.average(rows, axis=0, weights=weights))
         self.codebooks_ = codebooks.astype(X.dtype)
         self.history_ = fitted.history
         self.n_iter_ = len(fitted.history)
@@ -211,7 +213,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _fit_codebooks(
         self, points: Floats, weights: Floats, rng: np.random.Generator, max_iter: int = 10
     ) -> QuantizerFit:
-        # Few are a word each, or learnt by heart as asked for.
+        # Tiny inputs get one codeword per row; ridge=0 allows overfitting.
         few = 1 if self.ridge is None else 0 if self.ridge else _FEW_ROWS_PER_WORD
         return fit_codebooks(
             points,
@@ -261,21 +263,21 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         X = self._check_rows(X, reset=False)
         codebooks = self.codebooks_
         if self._forward is not None:
-            # In the coordinates of the root the metric is plain.
+            # In the coordinates of the root the metric is Euclidean.
             forward = self._forward.astype(codebooks.dtype)
             X, codebooks = X @ forward, codebooks @ forward
         if start is not None:
             start = check_codes(start, self.codebooks_, len(X))
-        given = {"targets": X, "codebooks": codebooks, "start": start}
+        arrays = {"targets": X, "codebooks": codebooks, "start": start}
         if device is not None:
             where = check_device(device)
-            given = {name: to_tensor(it, where) for name, it in given.items() if it is not None}
-        found: Any = search_codes(**given, beam_width=self._beam_width)
-        codes: Ints = found if device is None else found.cpu().numpy()
+            arrays = {name: to_tensor(a, where) for name, a in arrays.items() if a is not None}
+        result: Any = search_codes(**arrays, beam_width=self._beam_width)
+        codes: Ints = result if device is None else result.cpu().numpy()
         return codes if from_numpy is None else from_numpy(codes)
 
     def decode(self, codes: Any) -> Floats:
-        """Return the vectors that codes stand for.
+        """Return the reconstructions of codes.
 
         Parameters
         ----------
@@ -290,7 +292,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         NotFittedError
             ``fit`` has not been called.
         InvalidInputError
-            Codes of another width, or a word that there is not.
+            Codes of another width, or a codeword number out of range.
         """
         self._check_fitted()
         codes, from_numpy = to_numpy(codes)
@@ -298,10 +300,10 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return vectors if from_numpy is None else from_numpy(vectors)
 
     def held_out_error(self, X: Any) -> float | None:
-        """Return with which relative error codebooks learnt from most rows code the others.
+        """Return the relative error of held-out rows, with codebooks trained on the others.
 
-        The rows fitted are coded better than any that come later, so their own error does not
-        say how well these fit.
+        The error of training rows is lower than that of new rows, so it cannot be compared with
+        theirs.
 
         Parameters
         ----------
@@ -315,7 +317,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             None for so few rows that those held out say nothing.
         """
         self._check_fitted()
-        rows = self.measured(self._check_rows(X, reset=False))
+        rows = self.to_metric(self._check_rows(X, reset=False))
         rng = np.random.default_rng(0)
         order = rng.permutation(len(rows))[:_MAX_TRIED]
         held, rest = np.split(order, [len(order) // _HELD_OUT])
@@ -341,10 +343,10 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """
         rows = self._check_rows(X, reset=False)
         decoded = self.decode(self.encode(rows))
-        return _relative_error(self.measured(rows), self.measured(decoded))
+        return _relative_error(self.to_metric(rows), self.to_metric(decoded))
 
-    def measured(self, vectors: Floats) -> Floats:
-        """Return vectors in coordinates in which the metric of the queries is plain."""
+    def to_metric(self, vectors: Floats) -> Floats:
+        """Return vectors in coordinates in which the metric of the queries is Euclidean."""
         return vectors if self._forward is None else vectors @ self._forward
 
     def transform(self, X: Any) -> Ints:
@@ -352,7 +354,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return self.encode(X)
 
     def inverse_transform(self, X: Any) -> Floats:
-        """Return the vectors that codes stand for; the same as `decode`."""
+        """Return the reconstructions of codes; the same as `decode`."""
         return self.decode(X)
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -384,21 +386,24 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         True
         """
         try:
-            made = unpack(info, dict(arrays), {"AdditiveQuantizer": cls})
+            quantizer = unpack(info, dict(arrays), {"AdditiveQuantizer": cls})
         except (InvalidInputError, NotFittedError) as error:
-            raise CorruptBundleError(f"what is stored is not a quantizer: {error}") from error
-        if not isinstance(made, cls) or not hasattr(made, "codebooks_"):
-            raise CorruptBundleError("what is stored is not a fitted quantizer")
-        return made
+            raise CorruptBundleError(f"the stored object is not a quantizer: {error}") from error
+        if not isinstance(quantizer, cls) or not hasattr(quantizer, "codebooks_"):
+            raise CorruptBundleError("the stored object is not a fitted quantizer")
+        return quantizer
 
     def _restored(self) -> None:
         check_parameters(self, self._parameter_constraints)
         if self.codebooks_.shape[:2] != (self.n_codebooks, self.codebook_size):
-            raise InvalidInputError("codebooks contradict the parameters")
+            raise InvalidInputError(
+                f"stored codebooks have shape {self.codebooks_.shape}, expected "
+                f"{(self.n_codebooks, self.codebook_size)}"
+            )
         floats = [self.codebooks_, self.history_]
         floats += [] if self._forward is None else [self._forward]
-        if not all(each.dtype.kind == "f" and np.isfinite(each).all() for each in floats):
-            raise InvalidInputError("an array is not of finite numbers")
+        if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in floats):
+            raise InvalidInputError("a stored array has values that are not finite")
         self.n_iter_ = len(self.history_)
         self.metric_ = None if self._forward is None else self._forward @ self._forward.T
 

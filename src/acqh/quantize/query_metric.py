@@ -1,4 +1,4 @@
-"""The metric that queries ask for: what of an error they see, and how far to trust them."""
+"""Query-aware metric: second moment of the queries, and its shrinkage to the Euclidean metric."""
 
 from dataclasses import dataclass
 
@@ -6,35 +6,35 @@ import numpy as np
 
 from acqh._core.arrays import Floats
 
-# Weights of the plain metric that are tried, the plain one first.
+# Candidate weights of the Euclidean metric, the Euclidean metric itself first.
 SHRINKAGES = (1.0, 0.6, 0.3, 0.1)
-# The plainest metric is taken whose error is above the least by no more than this share: less does
-# not show in what these queries find, and others, and new items, are served better.
-_ENOUGH = 0.07
-# Directions that queries see less of than this, relative to what they see most, are left out.
-_UNSEEN = 1e-9
+# The largest weight is chosen whose error exceeds the smallest by at most this share: recall of
+# these queries does not change, and other queries and new items gain.
+_TOLERANCE = 0.07
+# Directions of a smaller eigenvalue, relative to the largest, are dropped.
+_RANK_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
 class Root:
-    """A root of a metric: in its coordinates, the metric is the plain one."""
+    """A root of a metric: in its coordinates, the metric is Euclidean."""
 
     forward: Floats  # (n_components, rank): ``forward @ forward.T`` is the metric
     back: Floats  # (rank, n_components): its pseudo-inverse
 
-    def words(self, codebooks: Floats, mean: Floats) -> Floats:
+    def codewords(self, codebooks: Floats, mean: Floats) -> Floats:
         """Return codebooks in the coordinates of the items.
 
         Parameters
         ----------
         codebooks : (n_codebooks, codebook_size, rank)
         mean : (n_components,)
-            Of the items. What no query sees of it goes to the first codebook: vectors that codes
-            stand for then are near the items, also where this changes no score.
+            Of the items. Its part outside the range of the metric is added to the first codebook:
+            reconstructions are then near the items, also in directions that change no score.
         """
-        words: Floats = codebooks @ self.back
-        words[0] += mean - (mean @ self.forward) @ self.back
-        return words
+        codewords: Floats = codebooks @ self.back
+        codewords[0] += mean - (mean @ self.forward) @ self.back
+        return codewords
 
 
 def second_moment(queries: Floats) -> Floats:
@@ -52,8 +52,8 @@ def metric_root(moment: Floats, shrinkage: float = 0.0) -> Root:
     `moment`: (n_components, n_components); of the trace of the identity. `shrinkage`: from 0 to 1.
     """
     values, vectors = np.linalg.eigh(_blend(moment, shrinkage))
-    seen = values > _UNSEEN * values[-1]
-    roots, vectors = np.sqrt(values[seen]), vectors[:, seen]
+    keep = values > _RANK_TOLERANCE * values[-1]
+    roots, vectors = np.sqrt(values[keep]), vectors[:, keep]
     return Root(vectors * roots, (vectors / roots).T)
 
 
@@ -62,13 +62,13 @@ def _blend(moment: Floats, shrinkage: float) -> Floats:
 
 
 def choose_shrinkage(items: Floats, weights: Floats, queries: Floats, n_bits: float) -> float:
-    """Choose the weight of the plain metric by queries held out, without training a quantizer.
+    """Choose the weight of the Euclidean metric on held-out queries, without training a quantizer.
 
-    Half of the queries make the metric and the others judge it, and the other way round, by the
-    error of scores that codes must at least make.
+    Two-fold cross-validation: the metric of one half of the queries is evaluated on the other half,
+    by a lower bound of the error of scores.
 
     `items`: (n_items, n_components). `weights`: (n_items,). `queries`: (n_queries, n_components);
-    of a single one none can be held out, and the plain metric, 1, is taken. `n_bits`: of a code.
+    with a single one, the result is 1, the Euclidean metric. `n_bits`: of a code.
     """
     halves = queries[::2], queries[1::2]
     if len(halves[1]) == 0:
@@ -78,23 +78,22 @@ def choose_shrinkage(items: Floats, weights: Floats, queries: Floats, n_bits: fl
     first, second = (second_moment(half) for half in halves)
     errors = [
         sum(
-            expected_error(_blend(own, weight), other, moment, n_bits)
-            for own, other in ((first, second), (second, first))
+            expected_error(_blend(train, weight), test, moment, n_bits)
+            for train, test in ((first, second), (second, first))
         )
         for weight in SHRINKAGES
     ]
-    close = np.asarray(errors) <= (1 + _ENOUGH) * min(errors)
+    close = np.asarray(errors) <= (1 + _TOLERANCE) * min(errors)
     return SHRINKAGES[int(np.argmax(close))]
 
 
 def expected_error(metric: Floats, judge: Floats, moment: Floats, n_bits: float) -> float:
-    """Return the error that codes made in one metric have in another, at best.
+    """Return a lower bound of the error in one metric of codes that minimize another.
 
-    The points are taken as normal; bits go to the principal components in the metric so that what
-    is left is the same for all of them, or their whole spread (reverse water-filling).
+    Assumes normal points. Bits are allocated to the principal components by reverse water-filling.
 
-    `metric`: (n_components, n_components); in which codes are made. `judge`: the same; in which
-    they are judged. `moment`: the same; second moment of the points. `n_bits`: of a code.
+    `metric`: (n_components, n_components); minimized by the codes. `judge`: the same; of the error.
+    `moment`: the same; second moment of the points. `n_bits`: of a code.
 
     Examples
     --------
@@ -106,16 +105,16 @@ def expected_error(metric: Floats, judge: Floats, moment: Floats, n_bits: float)
     root = metric_root(metric)
     values, vectors = np.linalg.eigh(root.forward.T @ moment @ root.forward)
     values, vectors = values[::-1], vectors[:, ::-1]
-    spread = values > _UNSEEN * max(values[0], np.finfo(float).tiny)
+    spread = values > _RANK_TOLERANCE * max(values[0], np.finfo(float).tiny)
     values, back = values[spread], vectors[:, spread].T @ root.back
-    # What the metric does not see at all is lost whole.
+    # Directions outside the range of the metric are lost completely.
     lost = float(np.sum(judge * (moment - (back.T * values) @ back)))
-    seen = np.einsum("ij,ij->i", back @ judge, back)
-    return float(seen @ _water_fill(values, n_bits)) + max(lost, 0.0)
+    judge_weights = np.einsum("ij,ij->i", back @ judge, back)
+    return float(judge_weights @ _water_fill(values, n_bits)) + max(lost, 0.0)
 
 
 def _water_fill(variances: Floats, n_bits: float) -> Floats:
-    """Return the least squared errors of normal components, falling, given bits for all."""
+    """Return the squared errors of reverse water-filling; `variances`: falling."""
     for n_used in range(len(variances), 0, -1):
         used = variances[:n_used]
         level = np.exp(np.mean(np.log(used)) - 2.0 * np.log(2.0) * n_bits / n_used)

@@ -27,30 +27,29 @@ _GROWTH_SWEEPS = 2
 _GROWN = 4
 # Lloyd's steps on a new codebook: sweeps soon forget what more of them gain.
 _LLOYD_STEPS = 2
-# Below this share of the targets' spread no answer changes any more, and codebooks that are still
-# to come are added without sweeps.
+# Below this share of the targets' variance results do not change; further codebooks are added
+# without sweeps.
 _FINE = 1e-6
 # Errors below these shares of the targets' spread (eight digits are right) and of their energy
 # (rounding, which is all there is if the targets are equal) count as none.
 _NEGLIGIBLE_SPREAD = 1e-16
 _NEGLIGIBLE_ENERGY = 1e-30
-# Codes of each item that a new codebook learns from, where there are many. With the best alone,
-# words fit the items trained on and others less; `benchmarks/studies/quantizer.py` says by how
-# much. The more codes, the better are others coded, and the less those trained on: the most are for
-# others alone.
+# Codes per item that a new codebook is trained on, if there are many items. With the best code
+# alone, codewords overfit the training items (measured by `benchmarks/studies/quantizer.py`). More
+# codes lower the error of new items and raise that of training items.
 _N_BEAMS = 8
 _MOST_BEAMS = 32
-# Points for each word of a new codebook; a quarter of them leaves errors a tenth higher.
+# Points per codeword of a new codebook; with a quarter of them errors are a tenth higher.
 _POINTS_PER_WORD = 256
-# Of which are decoded at a time.
+# Rows decoded at a time.
 _BLOCK_ROWS = 4096
-# Ridges tried, in items, while the error of those held out, one in eight, does not rise by more
-# than this: the less words are held, the better the items trained on are coded.
+# Candidate ridges, in items: the smallest for which the error of held-out items, one in eight, does
+# not rise by more than this factor. A smaller ridge lowers the error of training items.
 _RIDGES = (np.inf, 128.0, 32.0, 8.0, 0.0)
 _HELD_OUT, _AS_GOOD = 8, 1.005
 # Sweeps by which ridges are compared; the first gain most.
 _CHOICE_SWEEPS = 3
-# From this many items on for each word of all codebooks, what sweeps fit they fit of others too.
+# With this many items per codeword of all codebooks, sweeps do not overfit.
 _MANY = 10
 
 
@@ -66,7 +65,7 @@ class QuantizerFit:
     history : (n_steps,) float64
         Weighted error after each codebook that was added and each sweep; never rises.
     ridge : float
-        That sweeps held words by.
+        That sweeps held codewords by.
 
     Examples
     --------
@@ -104,8 +103,8 @@ def fit_codebooks(
     """Learn codebooks and codes that make the weighted error of the targets small.
 
     Codebooks are added one by one, each by weighted k-means of what is left over; after each,
-    all codebooks so far are improved together in sweeps. A sweep refills words that no item uses,
-    moves the codebooks towards least squares, and searches the codes.
+    all codebooks so far are improved together in sweeps. A sweep refills codewords that no item
+    uses, moves the codebooks towards least squares, and searches the codes.
 
     Along beams, for many targets, a codebook is k-means of what is left over not only by the best
     code of every item but by its best few, and sweeps come at the end. At first an item takes the
@@ -128,11 +127,11 @@ def fit_codebooks(
     tol : float, default 1e-3
         Stop when a sweep lowers the error by no more than this share of it.
     along_beams : bool, default False
-        For many more targets than words of a codebook; others like them are coded better then.
+        For many more targets than codewords; lowers the error of new items.
     ridge : float or None, default 0
-        Along beams: items by which sweeps hold every word to where k-means has put it; infinite: no
-        sweeps. None chooses it by items held out, where there are few for each word, and else
-        takes 0. With any but 0 codebooks learn from more codes of each item, for others' sake.
+        Along beams: weight, in items, that pulls every codeword towards its k-means value during
+        sweeps; infinite: no sweeps. None chooses it on held-out items if there are few per
+        codeword, else 0. If not 0, codebooks are trained on more codes of each item.
     rng : Generator
         Draws points, seeds of k-means and items held out.
     callback : callable, optional
@@ -216,10 +215,10 @@ class _Items:
         how: dict[str, Any] = {"search": self.search, "beam_width": self.beam_width}
         if self._on_device is None:
             return search_codes(self.targets, codebooks, start=start, dtype=np.float32, **how)
-        words = to_tensor(codebooks, self.device)
+        codewords = to_tensor(codebooks, self.device)
         how["start"] = None if start is None else to_tensor(start, self.device)
-        found: Any = search_codes(self._on_device, words, dtype=require("torch").float32, **how)
-        return np.asarray(found.cpu().numpy())
+        codes: Any = search_codes(self._on_device, codewords, dtype=require("torch").float32, **how)
+        return np.asarray(codes.cpu().numpy())
 
     def sweep(
         self,
@@ -232,8 +231,8 @@ class _Items:
     ) -> tuple[Floats, Ints, float]:
         """Improve codebooks, then codes; return them and their error.
 
-        With `keep`, items keep their codes unless others are strictly better. With a ridge, words
-        that no item uses stay, for others.
+        With `keep`, items keep their codes unless others are strictly better. With a ridge,
+        codewords that no item uses stay, for others.
         """
         if not ridge:
             codebooks, codes = refill_unused_words(self.targets, self.weights, codes, codebooks)
@@ -279,11 +278,11 @@ def _steps(
         for _ in range(max_iter if last else _GROWTH_SWEEPS if s < _GROWN else 0):
             if error <= fine:
                 break
-            *found, new_error = items.sweep(codebooks[: s + 1], codes[:, : s + 1])
+            *updated, new_error = items.sweep(codebooks[: s + 1], codes[:, : s + 1])
             gain = error - new_error
             if gain <= 0:
                 break
-            codebooks[: s + 1], codes[:, : s + 1] = found
+            codebooks[: s + 1], codes[:, : s + 1] = updated
             share, error = gain / error, new_error
             yield error
             if share <= tol or error <= negligible:
@@ -321,7 +320,7 @@ def _grown(
     history: list[float] = []
     beams = Beams.empty(len(items.targets))
     for s in range(n_codebooks):
-        points, masses = _leftovers(items, beams.codes[:, :n_beams], codebooks[:s], n_words, rng)
+        points, masses = _residuals(items, beams.codes[:, :n_beams], codebooks[:s], n_words, rng)
         codebooks[s] = sampled_kmeans(points, masses, n_words, rng)
         n_best = 1 if s == n_codebooks - 1 else max(items.beam_width, n_beams)
         beams = extend_beams(items.targets, codebooks[: s + 1], beams, n_best)
@@ -330,20 +329,20 @@ def _grown(
     return QuantizerFit(codebooks, codes, np.array(history))
 
 
-def _leftovers(
-    items: _Items, kept: Ints, codebooks: Floats, n_words: int, rng: np.random.Generator
+def _residuals(
+    items: _Items, beam_codes: Ints, codebooks: Floats, n_words: int, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Return what codes leave over of their items, and its weights; not too many."""
-    n_items, n_kept, n_codebooks = kept.shape
+    """Return a sample of the residuals of the items' codes, and their weights."""
+    n_items, n_kept, n_codebooks = beam_codes.shape
     chosen, n_points = np.arange(n_items * n_kept), _POINTS_PER_WORD * n_words
     if len(chosen) > n_points:
         chosen = np.sort(rng.choice(len(chosen), n_points, replace=False))
     rows = chosen // n_kept
     if not n_codebooks:
         return items.targets[rows], items.weights[rows]
-    # What is left over is small, so single precision keeps it, in half the memory.
+    # Residuals are small, so single precision suffices, in half the memory.
     points = np.empty((len(chosen), items.targets.shape[1]), dtype=np.float32)
-    codes = kept.reshape(-1, n_codebooks)[chosen]
+    codes = beam_codes.reshape(-1, n_codebooks)[chosen]
     for part in slices(len(chosen), _BLOCK_ROWS):
         points[part] = items.targets[rows[part]] - decode(codes[part], codebooks)
     return points, items.weights[rows]
@@ -386,8 +385,8 @@ def _choose_ridge(
     grown = _grown(rest, shape, n_beams, rng)
     least, chosen = np.inf, 0.0
     for ridge in _RIDGES:
-        words = _swept(rest, grown, ridge, min(max_iter, _CHOICE_SWEEPS), tol).codebooks
-        error = held.error(words, held.codes(words))
+        codewords = _swept(rest, grown, ridge, min(max_iter, _CHOICE_SWEEPS), tol).codebooks
+        error = held.error(codewords, held.codes(codewords))
         if error > _AS_GOOD * least:
             break
         least, chosen = min(error, least), ridge
@@ -397,9 +396,9 @@ def _choose_ridge(
 def refill_unused_words(
     targets: Floats, weights: Floats, codes: Ints, codebooks: Floats
 ) -> tuple[Floats, Ints]:
-    """Give words that no weight uses to the targets with the largest weighted errors.
+    """Give codewords that no weight uses to the targets with the largest weighted errors.
 
-    Each such target, another for each word, gets the word that makes its error zero.
+    Each such target, another for each codeword, gets the codeword that makes its error zero.
 
     Parameters
     ----------
@@ -412,7 +411,7 @@ def refill_unused_words(
     -------
     codebooks : (n_codebooks, codebook_size, n_components)
     codes : (n_items, n_codebooks) uint8
-        Words that are still unused once every error is zero keep their value.
+        Codewords that are still unused once every error is zero keep their value.
     """
     codebooks, codes = codebooks.copy(), codes.copy()
     for s in range(len(codebooks)):
