@@ -66,8 +66,8 @@ def test_json_is_the_report(place, tmp_path):
 
 def test_words_that_learnt_the_items_by_heart_are_named(place, tmp_path):
     result = call("compress", place / "queries.npy", "--out", tmp_path / "index")
-    assert "learnt by heart" in " ".join(result.stderr.split())
-    assert "in 2,048 words" in " ".join(result.stderr.split())
+    assert "memorized" in " ".join(result.stderr.split())
+    assert "2,048 codewords" in " ".join(result.stderr.split())
 
 
 def test_queries_of_another_width_than_the_index_are_refused(place, tmp_path):

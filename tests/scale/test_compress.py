@@ -66,7 +66,7 @@ def test_the_report_counts_all_that_is_written(small, tmp_path):
 def test_words_that_learnt_the_items_by_heart_are_named():
     few = acqh.compress(make_items(400), bytes_per_item=2)
     assert few.report.compression < 1
-    assert "learnt by heart" in few.report.advice
+    assert "memorized" in few.report.advice
     assert few.report.advice in str(few.report)
     assert "larger than" in few.report.advice
     assert acqh.compress(make_items(), bytes_per_item=1).report.advice == ""
@@ -85,7 +85,7 @@ def test_recall_without_queries_is_that_of_new_vectors():
 
 
 def test_the_report_can_be_read_at_a_glance(small):
-    assert repr(small).startswith("<Compressed: 900 items of 8 components in 2 bytes each;")
+    assert repr(small).startswith("<Compressed: 900 items of 8 dimensions in 2 bytes each;")
     assert "recall @1 0." in repr(small)
     assert "40 held-out queries" in repr(small)
 
@@ -212,8 +212,8 @@ def test_progress_is_told_of_reading_and_coding():
     assert told == [
         (500, 900, "500 items read"),
         (900, 900, "900 items read"),
-        (500, 900, "500 items coded"),
-        (900, 900, "900 items coded"),
+        (500, 900, "500 items encoded"),
+        (900, 900, "900 items encoded"),
     ]
 
 
@@ -221,7 +221,7 @@ def test_without_queries_items_stand_in_for_them():
     small = acqh.compress(make_items(), bytes_per_item=2)
     assert small.report.n_queries == 0
     assert small.report.shrinkage == 1
-    assert "500 items, each left out of its own answer" in repr(small)
+    assert "500 items as queries" in repr(small)
 
 
 def test_ids_of_the_caller_are_kept():
@@ -292,9 +292,9 @@ def with_nan():
         ({"items": with_nan()}, ViewError, "items .*row 12"),
         ({"items": np.full((5, 6), 1e200)}, ViewError, "scale"),
         ({"queries": with_nan()}, ViewError, "queries .*row 12"),
-        ({"queries": np.ones((5, 3))}, InvalidInputError, "space"),
-        ({"queries": np.ones((0, 8))}, InvalidInputError, "must be some"),
-        ({"items": np.ones((0, 8))}, ViewError, "no items"),
+        ({"queries": np.ones((5, 3))}, InvalidInputError, "dimensions"),
+        ({"queries": np.ones((0, 8))}, InvalidInputError, "queries"),
+        ({"items": np.ones((0, 8))}, ViewError, "items"),
         ({"items": np.ones(8)}, ViewError, "1 dimensions"),
         ({"bytes_per_item": 0}, InvalidInputError, "got 0"),
         ({"bytes_per_item": 17}, InvalidInputError, "got 17"),
@@ -486,3 +486,8 @@ def test_the_number_of_threads_limits_blas_too():
         env={**os.environ, **threads},
     )
     assert done.stdout.split() == ["{1}", "2"]
+
+
+def test_an_unknown_keyword_of_compress_suggests_the_nearest():
+    with pytest.raises(TypeError, match="did you mean 'bytes_per_item'"):
+        acqh.compress(np.ones((3, 2)), n_bytes=4)

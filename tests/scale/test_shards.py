@@ -126,9 +126,7 @@ def test_an_id_in_two_parts_of_a_folder_is_refused_when_it_is_opened(items, mode
 def test_parts_of_binary_codes_are_kept(items, tmp_path):
     method = acqh.methods.get("cvh")(12).fit(items)
     parts = encode_parts(method, items, tmp_path / "codes", chunk_size=100)
-    np.testing.assert_array_equal(
-        parts.to_arrays().codes, method.encode(items.views, mode="fused")
-    )
+    np.testing.assert_array_equal(parts.to_arrays().codes, method.encode(items.views, mode="fused"))
     assert acqh.verify(tmp_path / "codes").ok
     with pytest.raises(InvalidInputError, match="binary"):
         open_shards(tmp_path / "codes")

@@ -30,7 +30,7 @@ Source: TypeAlias = (
     | Iterable[MultiViewData]
 )
 _ONE_OF = {"items": "item", "queries": "query"}
-# Formats of which one view can be read alone.
+# Formats that can be read one view at a time.
 _BY_VIEW = (".npz", ".parquet", ".pq", ".arrow", ".feather", ".ipc", ".hdf5", ".h5")
 
 
@@ -48,28 +48,28 @@ class ChunkedSource:
     fingerprint: str | None = None
     n_done: int = 0
 
-    def map(self, function: Function, what: str, tasks: Iterable[Task] | None = None) -> Any:
+    def map(self, function: Function, text: str, tasks: Iterable[Task] | None = None) -> Any:
         """Yield `function(items, argument)` of each chunk, in order; report progress.
 
-        `what`: what to report as done. `tasks`: chunks, each with an argument; by default all, with
-        None.
+        `text`: of progress reports. `tasks`: pairs of a chunk and an argument. Default: all chunks,
+        with None.
         """
         tasks = zip(self.chunks, repeat(None), strict=False) if tasks is None else tasks
         work = _map_here if self.dask is None else self.dask.map
         for n_items, result in work(function, tasks):
             yield result
             del result
-            self.report(what, n_items)
+            self.report(text, n_items)
 
-    def report(self, what: str, n_more: int = 0) -> None:
+    def report(self, text: str, n_more: int = 0) -> None:
         """Count more items as done, and report them."""
         self.n_done += n_more
         if self.progress is not None:
-            self.progress(self.n_done, self.n_items, f"{self.n_done:,} {what}")
+            self.progress(self.n_done, self.n_items, f"{self.n_done:,} {text}")
 
 
 def _map_here(function: Function, tasks: Iterable[Task]) -> Iterator[tuple[int, Any]]:
-    """Yield the length of each chunk and the result; a thread reads the next piece of a file."""
+    """Yield the length of each chunk and the result; a thread reads the next chunk of a file."""
     tasks = iter(tasks)
     ahead = [*next(tasks, ())]
     if ahead and isinstance(ahead[0], Chunk):
@@ -105,15 +105,15 @@ def chunk_source(
     check_positive_int(chunk_size, "chunk_size")
     dask = None if client is None else DaskExecutor(client)
     listed = source if isinstance(source, Sequence) and not isinstance(source, str) else [source]
-    if listed and all(isinstance(each, str | PathLike) for each in listed):
+    if listed and all(isinstance(path, str | PathLike) for path in listed):
         # Absolute: processes that read the chunks may have another working directory.
-        paths = [Path(each).absolute() for each in listed]
+        paths = [Path(path).absolute() for path in listed]
         pieces = list_chunks(paths if listed is source else paths[0], chunk_size=chunk_size)
         prints = pieces.fingerprint()
         return ChunkedSource(pieces, pieces.n_items, progress, dask, chunk_size, prints)
     if isinstance(source, Chunks):
         return ChunkedSource(source, source.n_items, progress, dask, None, source.fingerprint())
-    if listed is source and listed and all(hasattr(each, "read") for each in listed):
+    if listed is source and listed and all(hasattr(path, "read") for path in listed):
         return ChunkedSource(source, sum(map(len, source)), progress, dask)
     if client is not None:
         raise InvalidInputError(
@@ -219,7 +219,7 @@ def read_queries(queries: Any, view: str | None) -> Floats:
     return _dense(as_matrix(queries, "queries"))
 
 
-def vectors_of(data: MultiViewData, view: str | None, what: str, argument: str = "view") -> Floats:
+def vectors_of(data: MultiViewData, view: str | None, name: str, argument: str = "view") -> Floats:
     """Return the vectors of one view, which every item must have: (n_items, n) float32.
 
     Raises ViewError: there are several and none is named, or an item lacks it.
@@ -227,28 +227,28 @@ def vectors_of(data: MultiViewData, view: str | None, what: str, argument: str =
     if view is None:
         if len(data.views) > 1:
             raise ViewError(
-                f"the {what} have the views {', '.join(data.views)}; name one with `{argument}`"
+                f"the {name} have the views {', '.join(data.views)}; name one with `{argument}`"
             )
         view = next(iter(data.views))
-    check_view(data, view, what)
+    check_view(data, view, name)
     return _dense(data.views[view])
 
 
-def check_view(data: MultiViewData, view: str, what: str) -> None:
+def check_view(data: MultiViewData, view: str, name: str) -> None:
     """Raise ViewError unless every one of the items, or queries, has a view."""
     if view not in data.views:
-        raise ViewError(f"the {what} have no view {view!r}; theirs are {', '.join(data.views)}")
+        raise ViewError(f"the {name} have no view {view!r}; theirs are {', '.join(data.views)}")
     present = data.present[view]
     if not present.all():
-        lacking = f"{_ONE_OF[what]} {data.ids[int(np.argmin(present))]}"
-        raise ViewError(f"{lacking} has no view {view!r}; leave it out, or take another view")
+        lacking = f"{_ONE_OF[name]} {data.ids[int(np.argmin(present))]}"
+        raise ViewError(f"{lacking} has no view {view!r}; drop it, or use another view")
 
 
 def _dense(matrix: Any) -> Floats:
-    whole: Array = matrix.toarray() if is_sparse(matrix) else matrix
+    dense: Array = matrix.toarray() if is_sparse(matrix) else matrix
     try:
         with np.errstate(over="raise"):
-            return np.ascontiguousarray(whole, dtype=np.float32)
+            return np.ascontiguousarray(dense, dtype=np.float32)
     except FloatingPointError as error:
         raise ViewError(
             "a value is beyond 3.4e38, the largest in single precision; scale all vectors down"

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, check_positive_int
+from acqh._core.keywords import suggest_keywords
 from acqh._core.runtime import Progress, RandomState, check_rng, default_threads, limit_threads
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex
@@ -27,6 +28,7 @@ _MAX_HELD_OUT = 500
 _N_BEST = max(RECALL_AT) + 1
 
 
+@suggest_keywords
 def compress(
     items: Any,
     queries: Any = None,
@@ -43,12 +45,12 @@ def compress(
     client: Any = None,
     progress: Progress | None = None,
 ) -> Compressed:
-    """Store vectors in a few bytes each so that the queries that come still find them.
+    """Compress vectors to a few bytes each, index them, and measure the recall.
 
-    Learns a quantizer from a sample of the items, under the metric of the queries where that finds
-    more (`AdditiveQuantizer`), codes all items a chunk at a time, indexes the codes, and measures
-    the recall of queries held out against exact search. Scores are inner products: where items are
-    to be found by cosine, give vectors of unit length.
+    Trains an `AdditiveQuantizer` on a sample of the items, encodes all items in chunks, indexes the
+    codes, and measures the recall of held-out queries against exact search. The quantizer is
+    query-aware if `queries` improve the recall. Scores are inner products: for cosine similarity,
+    give vectors of unit length.
 
     Parameters
     ----------
@@ -56,26 +58,26 @@ def compress(
         A path is one that `acqh.data.list_chunks` takes: ``.npy``, ``.npz``, Parquet, Arrow,
         ``.fvecs``, ``.fbin``, a Faiss index and others. They are read twice, in chunks.
     queries : (n_queries, n_components) array-like, or path-like, optional
-        A sample of what items will be searched for, such as text vectors where items are images.
-        Without them the quantizer lowers the plain error, and the report's recall is that of new
-        vectors like the items: some items ask, each left out of its own answer.
+        A sample of the queries, such as text vectors if items are images. Default: the quantizer
+        minimizes the mean squared error, and recall is measured with items as queries, each of them
+        excluded from its own result.
     bytes_per_item : int, default 8
         From 1 to 16.
     ids : (n_items,), optional
-        Of the items of an array; files have their own, or row numbers.
+        Ids of the items of an array. Default: those of the file, or row numbers.
     view, query_view : str, optional
-        Which view, column or array to take of a file that has several.
+        View, column or array of a file that has several.
     n_train : int, default 65,536
-        Items to learn from, at most; drawn at random.
+        Maximal number of training items; drawn at random.
     chunk_size : int, default 16,384
         Items in memory at a time.
     random_state : int, Generator or None, default 0
     n_threads : int, optional
         Threads of this call, those of BLAS included. Default: one per core.
     device : str, optional
-        Of torch, such as ``"cuda"``, to code items on; not with a client.
+        Torch device for encoding, such as ``"cuda"``; not with a client.
     client : distributed.Client, optional
-        Whose workers read files and code items.
+        Its workers read files and encode items.
     progress : callable, optional
         Called with the number of items done, their number, and a text.
 
@@ -89,7 +91,8 @@ def compress(
     InvalidInputError
         `bytes_per_item` out of range, or queries of another width than items.
     ViewError
-        Items or queries are no matrix of finite numbers, or it is not clear which view to take.
+        Items or queries are not a matrix of finite numbers, or have several views and none is
+        chosen.
     CorruptBundleError
         A file is damaged.
     DeviceError
@@ -120,16 +123,16 @@ def compress(
     with limit_threads(n_threads or default_threads()):
         with _timed(seconds, "read"):
             rows, others = sample_rows(n_items, n_train, rng)
-            wanted = np.union1d(rows, others)
-            by_chunk = np.split(wanted, np.searchsorted(wanted, starts[1:-1]))
+            read_rows = np.union1d(rows, others)
+            by_chunk = np.split(read_rows, np.searchsorted(read_rows, starts[1:-1]))
             tasks = zip(source.chunks, map(np.subtract, by_chunk, starts), strict=True)
-            taken = [*source.map(partial(_take_rows, view), "items read", tasks)]
-            vectors, is_sample = np.concatenate(taken), np.isin(wanted, rows)
+            blocks = [*source.map(partial(_take_rows, view), "items read", tasks)]
+            vectors, is_sample = np.concatenate(blocks), np.isin(read_rows, rows)
             sample, unseen = vectors[is_sample], vectors[~is_sample]
-            fitted, asked, n_queries = _split_queries(queries, query_view, sample.shape[1], rng)
-        if asked is None:  # items stand in for queries, each left out of its own answer
+            fitted, held_out, n_queries = _split_queries(queries, query_view, sample.shape[1], rng)
+        if held_out is None:  # items as queries, each excluded from its own result
             chosen = rng.permutation(len(sample))[:_MAX_HELD_OUT]
-            asked = sample[chosen]
+            held_out = sample[chosen]
         is_whole = len(sample) == n_items
         # If all items are in the sample, the codebooks need not generalize.
         ridge = 0.0 if is_whole else None
@@ -138,37 +141,37 @@ def compress(
             quantizer.fit(sample, queries=fitted)
         encoded, error, best = [], 0.0, None
         with _timed(seconds, "encode"):
-            encode = partial(_encode, view, quantizer, asked, on_device)
-            known = quantizer.training_codes_ if is_whole else None
-            arguments = ((a, None if known is None else known[a:b]) for a, b in pairwise(starts))
+            encode = partial(_encode, view, quantizer, held_out, on_device)
+            start = quantizer.training_codes_ if is_whole else None
+            arguments = ((a, None if start is None else start[a:b]) for a, b in pairwise(starts))
             tasks, source.n_done = zip(source.chunks, arguments, strict=True), 0
-            for ids_and_codes, more_error, found in source.map(encode, "items coded", tasks):
+            for ids_and_codes, more_error, hits in source.map(encode, "items encoded", tasks):
                 encoded.append(ids_and_codes)
                 error += more_error
                 # Only the best so far are kept: memory grows by codes and ids alone.
-                best = found if best is None else merge_best(best, found)
+                best = hits if best is None else merge_best(best, hits)
         if best is None:
             raise ViewError("the source changed between the two passes: it is empty now")
         with _timed(seconds, "index"):
             ids, codes = map(np.concatenate, zip(*encoded, strict=True))
             index = CodeIndex(quantizer.codebooks_).add(codes, ids)
         with _timed(seconds, "drift"):
-            # The error to expect of items that are added later, if they are alike.
+            # The expected error of items added later, if their distribution is the same.
             is_enough = len(unseen) >= MIN_ADDED
             drift = Drift(
                 quantizer.relative_error(unseen) if is_enough else quantizer.held_out_error(sample)
             )
         with _timed(seconds, "evaluate"):
-            found_ids = index.search(asked, best[0].shape[1]).ids
+            hit_ids = index.search(held_out, best[0].shape[1]).ids
             true_ids = index.ids[best[0]]
             if queries is None:
-                own = index.ids[rows[chosen]]
-                true_ids, found_ids = (_without(each, own) for each in (true_ids, found_ids))
-            recall = shares_found(true_ids, found_ids)
+                query_ids = index.ids[rows[chosen]]
+                true_ids, hit_ids = _without(true_ids, query_ids), _without(hit_ids, query_ids)
+            recall = shares_found(true_ids, hit_ids)
     metric = quantizer.metric_
     size = index.memory_bytes + index.codebooks.nbytes + quantizer.history_.nbytes
     size += 0 if metric is None else metric.nbytes
-    # The mean squared distance from the mean; 1 where all are equal.
+    # The mean squared distance from the mean; 1 if all items are equal.
     spread = float(np.square(sample - sample.mean(axis=0, dtype=np.float64)).sum(axis=1).mean())
     report = CompressionReport(
         n_items=n_items,
@@ -179,7 +182,7 @@ def compress(
         compression=4 * sample.shape[1] * n_items / size,
         n_trained=len(sample),
         n_queries=n_queries,
-        n_held_out=len(asked),
+        n_held_out=len(held_out),
         shrinkage=quantizer.shrinkage_,
         recall=recall,
         error=error / n_items / (spread or 1.0),
@@ -196,9 +199,9 @@ def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
 
 
 def sample_rows(n_items: int, n_train: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Return rows to train on, and some others, both in order; takes no memory per item."""
+    """Return rows to train on, and some others, both in order; needs no memory per item."""
     if n_items == 0:
-        raise ViewError("there are no items; give at least one")
+        raise ViewError("items is empty; give at least one item")
     if n_items <= n_train:
         return np.arange(n_items), np.empty(0, np.int64)
     rows = np.sort(rng.choice(n_items, n_train, replace=False))
@@ -216,18 +219,19 @@ def _take_rows(view: str | None, chunk: Any, rows: Ints) -> Floats:
 def _split_queries(
     queries: Any, view: str | None, n_components: int, rng: np.random.Generator
 ) -> tuple[Floats | None, Floats | None, int]:
-    """Return the queries to train with, those held out, and the number given."""
+    """Return the training queries, the held-out queries, and their total number."""
     if queries is None:
         return None, None, 0
-    given = read_queries(queries, view)
-    if len(given) == 0 or given.shape[1] != n_components:
+    vectors = read_queries(queries, view)
+    n = len(vectors)
+    if n == 0 or vectors.shape[1] != n_components:
         raise InvalidInputError(
-            f"queries have the shape {given.shape}, items have {n_components} components; both "
-            "must come from one space, and there must be some"
+            f"queries have shape {vectors.shape}, but items have {n_components} dimensions; give "
+            "queries of the items' encoder"
         )
-    order = rng.permutation(len(given))
-    held_out, fitted = np.split(order, [min(max(len(given) // _HELD_OUT_PART, 1), _MAX_HELD_OUT)])
-    return given[fitted] if len(fitted) else None, given[held_out], len(given)
+    order = rng.permutation(n)
+    held_out, fitted = np.split(order, [min(max(n // _HELD_OUT_PART, 1), _MAX_HELD_OUT)])
+    return vectors[fitted] if len(fitted) else None, vectors[held_out], n
 
 
 def _encode(
@@ -242,9 +246,9 @@ def _encode(
 
     `argument`: the first row of the chunk, and codes from training to improve on.
     """
-    first_row, known = argument
+    first_row, start = argument
     ids, vectors = read_vectors(chunk, view)
-    codes = quantizer.encode(vectors, start=known, **on_device)
+    codes = quantizer.encode(vectors, start=start, **on_device)
     errors = np.square(vectors - quantizer.decode(codes), dtype=np.float64)
     return (ids, codes), float(errors.sum()), exact_best(queries, vectors, first_row, _N_BEST)
 
@@ -255,7 +259,7 @@ def exact_best(queries: Floats, vectors: Floats, first_row: int, k: int) -> tupl
     Both are (n_queries, k), or fewer columns. Ties go to the first row.
     """
     scores = queries @ vectors.T
-    rows = np.stack([best_rows(each, k) for each in scores])
+    rows = np.stack([best_rows(query_scores, k) for query_scores in scores])
     return rows + first_row, np.take_along_axis(scores, rows, axis=1)
 
 
@@ -268,25 +272,25 @@ def merge_best(
     return np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
 
-def _without(ids: Array, own: Array) -> Array:
-    """Return answers without the item that was the query; without the last where they miss it.
+def _without(ids: Array, query_ids: Array) -> Array:
+    """Return hits without the item that was the query, or without the last if it is missing.
 
-    `ids`: (n_queries, k). `own`: (n_queries,). Returns (n_queries, k - 1).
+    `ids`: (n_queries, k). `query_ids`: (n_queries,). Returns (n_queries, k - 1).
     """
-    others = ids != own[:, np.newaxis]
+    others = ids != query_ids[:, np.newaxis]
     others[others.all(axis=1), -1] = False
     return np.asarray(ids[others].reshape(len(ids), -1))
 
 
-def shares_found(true_ids: Array, found_ids: Array) -> dict[int, float]:
-    """Return recall@k for the lengths of a report; both are (n_queries, n), best first.
+def shares_found(true_ids: Array, hit_ids: Array) -> dict[int, float]:
+    """Return recall@k for all k of a report; both arrays are (n_queries, n), best first.
 
-    With fewer items than k, all of them are looked for; of no items, all are found.
+    With n < k items, this is recall@n; without items 1.
     """
     shares = {}
     for k in RECALL_AT:
         cut = min(k, true_ids.shape[1])
-        both = zip(true_ids[:, :cut].tolist(), found_ids[:, :cut].tolist(), strict=True)
-        hits = [len(set(true) & set(found)) / cut if cut else 1.0 for true, found in both]
-        shares[k] = float(np.mean(hits))
+        both = zip(true_ids[:, :cut].tolist(), hit_ids[:, :cut].tolist(), strict=True)
+        recalls = [len(set(true) & set(hits)) / cut if cut else 1.0 for true, hits in both]
+        shares[k] = float(np.mean(recalls))
     return shares

@@ -13,15 +13,15 @@ from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex, SearchResult
 from acqh.quantize import AdditiveQuantizer, Drift
 
-# Lengths of answers that a report speaks of.
+# Values of k of a report.
 RECALL_AT = (1, 10, 100)
-# Words of a codebook.
+# Codebook size.
 N_WORDS = 256
 
 
 @dataclass(frozen=True)
 class CompressionReport:
-    """What compressing has cost and kept.
+    """Size, recall and time of a compression.
 
     Parameters
     ----------
@@ -31,22 +31,20 @@ class CompressionReport:
     index_bytes_per_item : float
         Of codes and row numbers in the index, without ids.
     n_bytes : int
-        Of all that is kept: codes, row numbers, ids, codebooks and the metric of the queries.
+        Total size: codes, row numbers, ids, codebooks and the metric of the queries.
     compression : float
-        Bytes of all vectors as float32 over `n_bytes`; below 1 where the vectors take less.
+        Bytes of all vectors as float32 over `n_bytes`; below 1 if the vectors are smaller.
     n_trained : int
-        Items that the codebooks were learnt from.
+        Number of training items.
     n_queries, n_held_out : int
-        Queries that were given, and those of them that recall was measured with; these were not
-        used otherwise. Without queries, items stand in for new vectors: each is left out of its
-        own answer.
+        Number of queries, and of those held out to measure the recall. Without queries, items are
+        the held-out queries, each of them excluded from its own result.
     shrinkage : float
-        How far the metric of the queries was drawn towards the plain one; 1 is the plain one.
+        Shrinkage of the query-aware metric towards the Euclidean metric; 1: Euclidean.
     recall : mapping of int to float
-        By k: the share of the exact best k items that are among the k found, over the queries held
-        out. With fewer items than k, all of them are looked for.
+        Recall@k of the held-out queries by k. With n < k items, recall@n.
     error : float
-        Squared distance of items from what their codes stand for, relative to their spread.
+        Mean squared error of the reconstructions, relative to the variance of the items.
     seconds : mapping of str to float
         By step.
 
@@ -76,49 +74,49 @@ class CompressionReport:
 
     @property
     def advice(self) -> str:
-        """What to do instead where all that is kept is larger than the vectors; else empty."""
+        """Advice if the codes and codebooks are larger than the vectors; else empty."""
         if self.compression >= 1:
             return ""
-        n_words, learnt = self.bytes_per_item * N_WORDS, ""
-        if self.n_items <= n_words:
-            learnt = (
-                f": {self.n_items:,} items were learnt by heart, in {n_words:,} words, and recall "
-                "says nothing of items to come"
+        n_codewords, reason = self.bytes_per_item * N_WORDS, ""
+        if self.n_items <= n_codewords:
+            reason = (
+                f": {n_codewords:,} codewords memorized {self.n_items:,} items, and the recall of "
+                "new items may be lower"
             )
         return (
             f"codes and codebooks are {1 / self.compression:.3g} times larger than the vectors"
-            f"{learnt}; give fewer bytes per item, or keep the vectors as they are"
+            f"{reason}; use fewer bytes per item, or do not compress the vectors"
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as JSON can hold it; `recall` has keys such as ``"10"``."""
+        """Return the fields as JSON values; `recall` has keys such as ``"10"``."""
         values = asdict(self)
         values["recall"] = {str(k): value for k, value in self.recall.items()}
         return values
 
     @classmethod
     def from_dict(cls, values: Any) -> Self:
-        """Make a report of what `to_dict` gave; raise CorruptBundleError."""
+        """Return the report of `to_dict`; raise CorruptBundleError."""
         try:
             recall = {int(k): float(value) for k, value in values["recall"].items()}
             return cls(**{**values, "recall": recall})
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise CorruptBundleError(f"what is stored is not a report: {error}") from error
+            raise CorruptBundleError(f"the stored report is invalid: {error}") from error
 
     def __str__(self) -> str:
         recall = ", ".join(f"@{k} {value:.3f}" for k, value in self.recall.items())
         like = (
             f"{self.n_held_out} held-out queries"
             if self.n_queries
-            else f"{self.n_held_out} items, each left out of its own answer"
+            else f"{self.n_held_out} items as queries"
         )
         metric = (
-            "plain metric"
+            "Euclidean metric"
             if self.shrinkage == 1
-            else f"metric of the queries, shrunk by {self.shrinkage:g}"
+            else f"query-aware metric, shrinkage {self.shrinkage:g}"
         )
         return (
-            f"{self.n_items:,} items of {self.n_components} components in {self.bytes_per_item} "
+            f"{self.n_items:,} items of {self.n_components} dimensions in {self.bytes_per_item} "
             f"bytes each; {self.n_bytes:,} bytes in all, {self.compression:.3g} times smaller than "
             f"float32; recall {recall} with {like}; {metric}; error {self.error:.3f}; "
             f"{sum(self.seconds.values()):.1f} s" + (f"; {self.advice}" if self.advice else "")
@@ -190,26 +188,25 @@ class Compressed:
         codes = self.quantizer.encode(vectors)
         self.index.add(codes, ids)
         rows = np.asarray(vectors, dtype=np.float32), self.quantizer.decode(codes)
-        self.drift = self.drift.after(*map(self.quantizer.measured, rows))
+        self.drift = self.drift.after(*map(self.quantizer.to_metric, rows))
         return self
 
     def retrain(
         self, items: Any, queries: Any = None, *, ids: Any = None, **settings: Any
     ) -> "Compressed":
-        """Learn codebooks again and code all items anew, as when many came that are unlike those.
+        """Retrain the codebooks and encode all items again; return the result.
 
-        This one is left as it is, and answers meanwhile. Saving what is returned to the path of
-        this one replaces it in one step.
+        This object does not change and can be searched meanwhile. To replace it on disk, save the
+        result to its path.
 
         Parameters
         ----------
         items : array-like, path-like, Chunks, or MultiViewData
-            All items, given again, since codes do not say what they were: those that are here are
-            taken, by their ids, and others left out.
+            The vectors of all items; vectors of other ids are ignored.
         queries : array-like or path-like, optional
-            As `compress` takes them.
+            See `compress`.
         ids : iterable, optional
-            Of the items of an array; row numbers if not given.
+            Ids of the items of an array. Default: row numbers.
         **settings
             Further arguments of `compress`.
 
@@ -220,27 +217,27 @@ class Compressed:
         """
         from acqh.scale.compress import compress
 
-        made = compress(items, queries, self.codes.shape[1], ids=ids, **settings)
-        here, given = (set(index.ids.tolist()) for index in (self.index, made.index))
-        if missing := here - given:
+        retrained = compress(items, queries, self.codes.shape[1], ids=ids, **settings)
+        old_ids, new_ids = (set(index.ids.tolist()) for index in (self.index, retrained.index))
+        if missing := old_ids - new_ids:
             raise InvalidInputError(
-                f"{len(missing):,} of {len(here):,} items are not among those given, such as "
+                f"{len(missing):,} of {len(old_ids):,} items are missing, such as "
                 f"{min(missing)!r}; give all of them, with their ids"
             )
-        made.index.remove(given - here)
-        return made
+        retrained.index.remove(new_ids - old_ids)
+        return retrained
 
     def search(self, queries: Any, k: int = 10, **settings: Any) -> SearchResult:
-        """Find the best items of each query; `settings` are those of `CodeIndex.search`."""
+        """Find the best items of each query; `settings`: arguments of `CodeIndex.search`."""
         return self.index.search(queries, k, **settings)
 
     def save(self, path: str | PathLike[str], *, name: str = "") -> None:
-        """Save all of it; `acqh.load` opens the index, with the report as its `info`."""
-        info, arrays = self.quantizer.to_state()
+        """Save index, quantizer and report; `acqh.load` opens the index, with them as `info`."""
+        state, arrays = self.quantizer.to_state()
         del arrays["codebooks_"]  # the index has them
-        kept = {"compress": self.report.to_dict(), "quantizer": info}
-        kept["drift"] = self.drift.to_dict()
-        self.index.save(path, name=name, info=kept, arrays=arrays)
+        info = {"compress": self.report.to_dict(), "quantizer": state}
+        info["drift"] = self.drift.to_dict()
+        self.index.save(path, name=name, info=info, arrays=arrays)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
@@ -251,7 +248,7 @@ class Compressed:
         FileNotFoundError
             There is no bundle at the path.
         InvalidInputError
-            It holds something else, or an index without what codes further items.
+            The bundle is of another kind, or an index without a quantizer.
         CorruptBundleError
             It is damaged.
         """
@@ -259,15 +256,15 @@ class Compressed:
         info = index.info
         if "quantizer" not in info or "compress" not in info:
             raise InvalidInputError(
-                f"{path} holds an index without its quantizer; acqh.load opens it, and only "
-                "compressing again makes one that further vectors can be added to"
+                f"{path} is an index without a quantizer; open it with acqh.load, or compress the "
+                "vectors again to add items"
             )
         arrays = {**index.info_arrays, "codebooks_": index.codebooks}
         quantizer = AdditiveQuantizer.from_state(info["quantizer"], arrays)
         try:
             drift = Drift.from_dict(info["drift"])
         except (KeyError, TypeError, ValueError) as error:
-            raise CorruptBundleError(f"what is stored is not a drift: {error}") from error
+            raise CorruptBundleError(f"the stored drift is invalid: {error}") from error
         return cls(index, quantizer, CompressionReport.from_dict(info["compress"]), drift)
 
     def __repr__(self) -> str:

@@ -24,21 +24,21 @@ def fit(
     client: Any = None,
     progress: Progress | None = None,
 ) -> Method:
-    """Learn from a source in one pass, a chunk at a time.
+    """Fit a model to a source in one pass, a chunk at a time.
 
     Parameters
     ----------
     model : BaseMethod
-        Whose `fit` takes chunks, such as `acqh.ACQH`; with a client, one that is learnt from sums.
+        Its `fit` accepts chunks, as `acqh.ACQH`; with a client, it needs sufficient statistics.
     source : path-like, sequence of path-like, MultiViewData, or iterable of MultiViewData
         A path that `acqh.data.list_chunks` takes, or Parquet files; or the chunks. With a client
         paths and pieces.
     chunk_size : int, default 65,536
-        Items of a chunk; not used where the source comes in chunks.
+        Items of a chunk; ignored if the source consists of chunks.
     device : str, optional
-        Of torch, such as ``"cuda"``, to learn on; not with a client.
+        Torch device for training, such as ``"cuda"``; not with a client.
     client : distributed.Client, optional
-        Whose workers read the source; they must see the files under the same paths.
+        Its workers read the source; they must see the files under the same paths.
     progress : callable, optional
         Called after each chunk with the number of items done, their number (None: not known), and
         a text.
@@ -51,19 +51,19 @@ def fit(
     Raises
     ------
     InvalidInputError
-        A source that cannot be read so, or a model that cannot be learnt from sums.
+        A source that workers cannot read, or a model without sufficient statistics.
     LabelError, ViewError
-        As `fit` of the model does.
+        From `fit` of the model.
     DeviceError
         The device is not available.
     ClusterError
-        The cluster cannot do the work, or has lost it.
+        The cluster failed or was lost.
 
     Notes
     -----
-    Workers send sums, which are merged a few at a time in an order that is always the same: the
-    square of the number of features and the number of distinct label sets decide their size.
-    Feature maps are fitted on the first chunk.
+    Workers send sufficient statistics, which are merged in a fixed order. Their size depends on the
+    square of the number of features and on the number of distinct label sets. Feature maps are
+    fitted on the first chunk.
 
     Examples
     --------
@@ -78,8 +78,8 @@ def fit(
         return model.fit(chunked.map(_items, "items read"), **on_device)
     if not (hasattr(model, "fit_stats") and hasattr(model, "_describe")):
         raise InvalidInputError(
-            f"{type(model).__name__} is not learnt from sums, so workers cannot share the work; "
-            "fit it without a client"
+            f"{type(model).__name__} has no sufficient statistics for a cluster; fit it without a "
+            "client"
         )
     chunked = chunk_source(source, chunk_size, client, progress)
     executor: Any = chunked.dask
@@ -88,14 +88,14 @@ def fit(
     def report(chunk: Any) -> None:
         chunked.report("items read", len(chunk))
 
-    # Feature maps are fitted once, on the first chunk: fitted again they could come out otherwise.
-    ((_, known),) = executor.map(partial(_begin, model), [(chunks[0], None)])
+    # Feature maps are fitted once, on the first chunk: another fit could differ.
+    ((_, mapped),) = executor.map(partial(_begin, model), [(chunks[0], None)])
     report(chunks[0])
     if chunks[1:]:
-        empty = replace(known, statistics=known.empty_statistics())  # workers need the maps alone
+        empty = replace(mapped, statistics=mapped.empty_statistics())  # workers need only the maps
         rest = executor.reduce(partial(_sum, empty), chunks[1:], _merge, report)
-        known = replace(known, statistics=known.statistics + rest)
-    model.fit_stats(known)
+        mapped = replace(mapped, statistics=mapped.statistics + rest)
+    model.fit_stats(mapped)
     return model
 
 
@@ -104,17 +104,17 @@ def _items(items: MultiViewData, _: None) -> MultiViewData:
 
 
 def _begin(model: Any, items: MultiViewData, _: None) -> MappedStatistics:
-    """Fit the feature maps to the first chunk, and sum over it: kernel maps leave its items out."""
-    known: MappedStatistics = model._describe(items)
-    sums = known.empty_statistics()
-    add_part(items, known, sums)
-    return replace(known, statistics=sums, left_out={})
+    """Fit the feature maps to the first chunk, and collect its statistics."""
+    mapped: MappedStatistics = model._describe(items)
+    statistics = mapped.empty_statistics()
+    add_part(items, mapped, statistics)
+    return replace(mapped, statistics=statistics, left_out={})
 
 
-def _sum(known: MappedStatistics, items: MultiViewData, _: None) -> Statistics:
-    sums = known.empty_statistics()
-    add_part(items, known, sums)
-    return sums
+def _sum(mapped: MappedStatistics, items: MultiViewData, _: None) -> Statistics:
+    statistics = mapped.empty_statistics()
+    add_part(items, mapped, statistics)
+    return statistics
 
 
 def _merge(parts: list[Statistics]) -> Statistics:

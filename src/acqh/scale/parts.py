@@ -1,8 +1,8 @@
-"""Codes in a folder of parts: each part a saved index, and the folder a bundle that describes them.
+"""Codes in a folder of parts: each part is a saved index, and the folder a bundle.
 
-The folder's own manifest says what the parts are made with and, once all are made, how many there
-are. A part's manifest says which one it is. So a part that is there is whole and known, and what a
-killed writer left is not a part.
+The manifest of the folder has the arguments of the encoding and, once all parts are written, their
+number. The manifest of a part has its number. So every part is complete and identified, and files
+of a killed writer are not parts.
 """
 
 import socket
@@ -71,7 +71,7 @@ def _read_plan(path: Path) -> Plan:
     if info.keys() != types.keys() or not all(
         isinstance(info[name], kind) for name, kind in types.items()
     ):
-        raise CorruptBundleError(f"{path} does not describe parts of codes")
+        raise CorruptBundleError(f"{path} has an invalid manifest of parts")
     return Plan(**info)
 
 
@@ -80,18 +80,18 @@ def _write_plan(path: Path, plan: Plan) -> None:
 
 
 def _begin(path: Path, plan: Plan) -> None:
-    """Write the plan, or find that the folder has the same already.
+    """Write the plan, unless the folder already has the same plan.
 
-    Raises InvalidInputError: the folder has another: its parts were made otherwise.
+    Raises InvalidInputError: the folder has another plan.
     """
     try:
-        there = _read_plan(path)
+        stored = _read_plan(path)
     except FileNotFoundError:
         _write_plan(path, plan)
         return
     for name in ("model", "by_labels", "bytes_per_item", "chunk_size", "source", "is_index"):
-        old, new = getattr(there, name), getattr(plan, name)
-        # Of chunks that were given one after the other nothing is known beforehand.
+        old, new = getattr(stored, name), getattr(plan, name)
+        # An iterator of chunks has no fingerprint.
         if old != new and not (name == "source" and None in (old, new)):
             raise InvalidInputError(
                 f"{path} was begun with another {name}: {old!s:.12}, not {new!s:.12} (a source "
@@ -155,8 +155,8 @@ def _has_part(folder: Path, plan: Plan, place: tuple[int, int], n_rows: int, ids
     if not is_same or not (ids is None or np.array_equal(index.ids, ids)):
         raise InvalidInputError(
             f"{path} holds other items than the source has there: {len(index)} from row {its_row}, "
-            f"not {n_rows} from row {first_row}, or other ids; give the same source, cut alike, or "
-            "choose another folder"
+            f"not {n_rows} from row {first_row}, or other ids; give the same source in the same "
+            "chunks, or another folder"
         )
     return True
 
@@ -180,9 +180,9 @@ class CodeParts:
     model : str
         `acqh.methods.fingerprint` of the model that made the codes.
     by_labels : bool
-        Whether items with labels were coded by these.
+        Whether items with labels were encoded from these.
     chunk_size : int or None
-        Items of a part; None where the source decided.
+        Items of a part; None if the source determined it.
     bytes_per_item : int
     n_parts : int
 
@@ -265,8 +265,8 @@ class CodeParts:
                 raise CorruptBundleError(f"{part_path(self.path, number)} is not that part")
             if end > len(self) or (end == len(self)) != (number == self.n_parts - 1):
                 raise CorruptBundleError(f"the parts of {self.path} do not have {len(self)} items")
-            wanted = slice(row - first_row, min(stop, end) - first_row)
-            yield CodePart(index.codes[wanted], index.ids[wanted])
+            rows = slice(row - first_row, min(stop, end) - first_row)
+            yield CodePart(index.codes[rows], index.ids[rows])
             row, number = min(stop, end), number + 1
 
     def to_arrays(self) -> CodePart:
@@ -335,29 +335,28 @@ def encode_parts(
     client: Any = None,
     progress: Progress | None = None,
 ) -> CodeParts:
-    """Code items into a folder, a chunk at a time, each chunk a part of its own.
+    """Encode items into a folder, one part per chunk.
 
-    A part is there whole or not at all. Run again after whatever stopped it, with the same
-    arguments, this reads and codes only what has no part yet; only chunks given one after the other
-    have to be gone through again. What is in memory depends on the chunk size, not on the number of
-    items.
+    Parts are written atomically. After an interruption, call this again with the same arguments: it
+    encodes only chunks without a part. An iterator of chunks is read again from the start. Memory
+    depends on the chunk size, not on the number of items.
 
     Parameters
     ----------
     model : BaseMethod
         Fitted.
     source : path-like, sequence of Chunk, MultiViewData, or iterable of MultiViewData
-        A path that `acqh.data.list_chunks` takes, pieces, or chunks, each of which becomes a part.
+        A path for `acqh.data.list_chunks`, or chunks. Each chunk becomes a part.
     out : path-like
         The folder; created if it does not exist. Its parent must exist.
     by_labels : bool, default False
-        Code items that have labels by these.
+        Encode items that have labels from these.
     chunk_size : int, default 65,536
-        Items of a part; not used where the source comes in chunks.
+        Items of a part; ignored if the source consists of chunks.
     device : str, optional
-        Of torch, such as ``"cuda"``, to code on; not with a client.
+        Torch device for encoding, such as ``"cuda"``; not with a client.
     client : distributed.Client, optional
-        Whose workers read the source and write the parts; they must see both under the same paths.
+        Its workers read the source and write the parts; they must see both under the same paths.
         The source is then what `acqh.scale.fit` takes with a client. A folder begun without a
         client can be finished with one, and the other way round.
     progress : callable, optional
@@ -371,19 +370,18 @@ def encode_parts(
     Raises
     ------
     InvalidInputError
-        There are no items; or the folder was begun with another model, another `by_labels`,
-        another chunk size, or another source: other names, sizes or times of modification of its
-        files, other numbers of rows, or, of chunks in memory, other ids.
+        There are no items. Or the folder was started with another model, `by_labels`, chunk size or
+        source. A source differs by names, sizes or times of its files, by numbers of rows or ids.
     CorruptBundleError
-        A part that is there is damaged.
+        A part is damaged.
     LabelError, ViewError
-        Items that the model cannot code.
+        Items that the model cannot encode.
     FileExistsError
         The folder has something else in it.
     DeviceError
         The device is not available.
     ClusterError
-        The cluster cannot do the work, or has lost it.
+        The cluster failed or was lost.
 
     Examples
     --------
@@ -417,17 +415,17 @@ def encode_parts(
             else:
                 yield chunk, (n_parts, n_items)
             n_parts, n_items = n_parts + 1, n_items + len(chunk)
-            # Not to be kept while the next one is read.
+            # Free its memory before the next one is read.
             del chunk
 
     tasks: Iterable[Task] = missing()
-    if isinstance(chunked.chunks, Sequence):  # what there is can be reported before the work
+    if isinstance(chunked.chunks, Sequence):  # existing parts can be reported first
         tasks = list(tasks)
     if chunked.n_done:
-        chunked.report("items coded")
+        chunked.report("items encoded")
     sent = model if client is None else slim(model)
     encode = partial(_encode_part, sent, by_labels, folder, plan.model, on_device)
-    for _ in chunked.map(encode, "items coded", tasks):
+    for _ in chunked.map(encode, "items encoded", tasks):
         pass
     if n_items == 0:
         raise InvalidInputError("there are no items: the source is empty")
@@ -536,10 +534,9 @@ def build_index(codebooks: Any, parts: Parts, *, progress: Progress | None = Non
 
     Notes
     -----
-    With four codebooks and ids that count up, the index takes about 6 bytes per item, and building
-    it little more: beside it there is a part in memory. Where so many items share codes that each
-    is stored once, that index is smaller, but made of the other: up to 12 bytes per item are in use
-    for a moment.
+    With four codebooks and consecutive ids, the index takes about 6 bytes per item; in addition,
+    one part is in memory. If many items share codes, the index is smaller, but building it needs up
+    to 12 bytes per item.
 
     Examples
     --------
@@ -594,7 +591,7 @@ def build_shards(
     FileExistsError
         The folder has something else in it.
     ClusterError
-        The cluster cannot do the work, or has lost it.
+        The cluster failed or was lost.
 
     Examples
     --------
@@ -614,7 +611,7 @@ def build_shards(
     folder, source = Path(out).absolute(), parts.path.absolute()
     plan = replace(parts.plan, chunk_size=None, source=None, n_items=None, n_parts=None)
     bounds = pairwise(n_items * number // n_shards for number in range(n_shards + 1))
-    chunks = [_Rows(source, *each) for each in bounds]
+    chunks = [_Rows(source, start, stop) for start, stop in bounds]
     places = [(number, rows.start) for number, rows in enumerate(chunks)]
     dask = None if client is None else DaskExecutor(client)
     chunked = ChunkedSource(chunks, n_items, progress, dask)

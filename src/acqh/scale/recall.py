@@ -17,8 +17,8 @@ from acqh.scale.compress import compress
 from acqh.scale.compressed import CompressionReport
 from acqh.scale.parts import open_index
 
-# A size is enough where the next one, of about twice the bytes, adds less than this to recall@10.
-_WORTH = 0.05
+# A size is enough if the next one, of about twice the bytes, gains less than this in recall@10.
+_MIN_GAIN = 0.05
 
 
 def recall_of_files(
@@ -135,17 +135,17 @@ def sweep(
     ([1, 2], True)
     """
     if not sizes:
-        raise InvalidInputError("give at least one size, such as 4")
+        raise InvalidInputError("sizes is empty; give at least one size, such as 4")
     reports = {
         size: compress(items, queries, size, **settings).report for size in sorted(set(sizes))
     }
-    return reports, enough_bytes({size: each.recall[10] for size, each in reports.items()})
+    return reports, enough_bytes({size: report.recall[10] for size, report in reports.items()})
 
 
 def enough_bytes(recalls: Mapping[int, float]) -> int:
     """Return the smallest size that the next one hardly improves on, by recall and size."""
     sizes = sorted(recalls)
     for size, larger in pairwise(sizes):
-        if max(recalls[each] for each in sizes if each >= larger) - recalls[size] < _WORTH:
+        if max(recalls[n] for n in sizes if n >= larger) - recalls[size] < _MIN_GAIN:
             return size
     return sizes[-1]

@@ -138,12 +138,12 @@ def _paths_of(index: Any) -> list[Path]:
     """Return where workers open an index, or its shards."""
     is_one = isinstance(index, str | PathLike | CodeIndex)
     listed: list[Any] = [index] if is_one else list(index)
-    if not all(isinstance(each, str | PathLike) for each in listed):
-        raise InvalidInputError("workers open an index by its path: save it, and give the path")
+    if not all(isinstance(path, str | PathLike) for path in listed):
+        raise InvalidInputError("workers cannot read an index in memory; save it and pass its path")
     if len(listed) == 1 and kind_of(listed[0]) == KIND:
         parts = CodeParts(listed[0])
         listed = [part_path(parts.path, number) for number in range(parts.n_parts)]
-    return [Path(each).absolute() for each in listed]
+    return [Path(path).absolute() for path in listed]
 
 
 def _answer(
@@ -164,12 +164,12 @@ def _answer(
 
 @contextmanager
 def _table(path: Path, suffix: str) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Give what writes columns to a new file, some rows at a time."""
+    """Yield a function that appends rows to a new file, given as columns."""
     if suffix == ".csv":
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(_COLUMNS)
-            # Of a score the fewest digits that give the float32 back.
+            # The fewest digits that identify a float32.
             yield lambda columns: writer.writerows(
                 zip(
                     *(columns[name].tolist() for name in _COLUMNS[:3]),
@@ -190,5 +190,5 @@ def _table(path: Path, suffix: str) -> Iterator[Callable[[dict[str, Any]], None]
     try:
         yield write
     finally:
-        for each in writers:
-            each.close()
+        for table_writer in writers:
+            table_writer.close()
