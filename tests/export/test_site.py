@@ -189,7 +189,7 @@ def test_words_are_where_sqlite_has_them():
     assert found.terms == sorted(found.terms)
     place = found.terms.index("dog")
     assert found.counts[place] == 2
-    assert found.pieces[0][1][place] == [0, 2, 4, 12, 1, 1, 8]
+    assert found.chunks[0][1][place] == [0, 2, 4, 12, 1, 1, 8]
     np.testing.assert_array_equal(found.lengths, [5, 3])
 
 
@@ -201,7 +201,7 @@ def test_words_that_are_not_published_count_and_are_not_named():
     found = word_files([replace(item, fields={}) for item in stored], stored)
     assert found.terms == ["a", "cat", "dog"]
     assert found.counts == [2, 1, 2]
-    assert found.pieces == [(0, [[0, 1, 0, 1, 1, 0], [1, 1, 4], [0, 1, 4]])]
+    assert found.chunks == [(0, [[0, 1, 0, 1, 1, 0], [1, 1, 4], [0, 1, 4]])]
     np.testing.assert_array_equal(found.lengths, [5, 3])
 
 

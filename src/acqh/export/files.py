@@ -25,7 +25,7 @@ from acqh.quantize import decode
 Exportable: TypeAlias = str | PathLike[str] | CodeIndex | Collection
 ID, VECTOR, CODE = "id", "vector", "code"
 _TEXT, _LABELS = "text", "labels"
-_TAKEN = frozenset({ID, VECTOR, CODE, _TEXT, _LABELS})
+_RESERVED = frozenset({ID, VECTOR, CODE, _TEXT, _LABELS})
 # Items of a batch, or of a row group.
 _ROWS = 32_768
 _SIZES = ("n_codebooks", "codebook_size", "n_components")
@@ -87,18 +87,18 @@ class Source:
                 progress(done, self.n_items, "exporting items")
 
     def vectors(self, codes: Array) -> Floats:
-        """Return the vectors that codes stand for, (n, n_components) float32."""
+        """Return the reconstructions of codes, (n, n_components) float32."""
         return decode(codes, self.codebooks)
 
 
 @contextmanager
-def open_source(given: Exportable, *, metadata: bool = True) -> Iterator[Source]:
-    """Give the items of an index or a collection, open or at a path.
+def open_source(source: Exportable, *, metadata: bool = True) -> Iterator[Source]:
+    """Open an index or a collection for export, unless it is open already.
 
     Raises FileNotFoundError: there is nothing at the path. Raises InvalidInputError: it is neither
     a `CodeIndex` nor a `Collection`. Raises CorruptBundleError: it is damaged.
     """
-    opened = load(given) if isinstance(given, str | PathLike) else given
+    opened = load(source) if isinstance(source, str | PathLike) else source
     try:
         if isinstance(opened, CodeIndex):
             yield _of_index(opened)
@@ -107,10 +107,10 @@ def open_source(given: Exportable, *, metadata: bool = True) -> Iterator[Source]
         else:
             raise InvalidInputError(
                 "only an index of codes (CodeIndex) or a collection can be exported, got "
-                f"{type(opened).__name__}: nothing else holds codes that stand for vectors"
+                f"{type(opened).__name__}: nothing else holds codes of vectors"
             )
     finally:
-        if isinstance(opened, Collection) and opened is not given:
+        if isinstance(opened, Collection) and opened is not source:
             opened.close()
 
 
@@ -128,21 +128,21 @@ def _of_collection(collection: Collection, metadata: bool) -> Source:
     columns = collection.fields() if metadata else {}
     names = _free_names(columns)
     kinds = {_TEXT: "text", _LABELS: "texts"} if metadata else {}
-    kinds |= {names[column]: _kind(found) for column, found in columns.items()}
+    kinds |= {names[column]: _kind(kinds_in) for column, kinds_in in columns.items()}
     n_codebooks = len(collection.codebooks)
 
     def fields(items: Sequence[Item]) -> dict[str, list[Any]]:
         if not metadata:
             return {}
-        found: dict[str, list[Any]] = {
+        values: dict[str, list[Any]] = {
             _TEXT: [item.text for item in items],
             _LABELS: [list(item.labels) for item in items],
         }
         for column, name in names.items():
             convert = _CONVERT[kinds[name]]
-            values = (item.fields.get(column) for item in items)
-            found[name] = [None if value is None else convert(value) for value in values]
-        return found
+            stored = (item.fields.get(column) for item in items)
+            values[name] = [None if value is None else convert(value) for value in stored]
+        return values
 
     def read(size: int) -> Iterator[Batch]:
         for page in collection.batches(size):
@@ -155,14 +155,14 @@ def _of_collection(collection: Collection, metadata: bool) -> Source:
 
 
 def _free_names(columns: Mapping[str, Any]) -> dict[str, str]:
-    """Return under which name each column is exported: its own, unless that is taken."""
+    """Return the exported name of each field: its own, or with underscores if that is reserved."""
     names: dict[str, str] = {}
-    taken = {*_TAKEN, *columns}
+    used = {*_RESERVED, *columns}
     for column in columns:
         name = column
-        while name in _TAKEN or (name != column and name in taken):
+        while name in _RESERVED or (name != column and name in used):
             name += "_"
-        taken.add(name)
+        used.add(name)
         names[column] = name
     return names
 
@@ -170,9 +170,9 @@ def _free_names(columns: Mapping[str, Any]) -> dict[str, str]:
 _CONVERT: dict[str, Any] = {"boolean": bool, "integer": int, "real": float, "text": str}
 
 
-def _kind(found: set[str]) -> str:
-    """Return what a column holds as a whole, from what is found in it."""
-    values = found - {"null"}
+def _kind(kinds: set[str]) -> str:
+    """Return the kind of a field from the kinds of its values."""
+    values = kinds - {"null"}
     if len(values) == 1:
         return next(iter(values))
     return "real" if values == {"integer", "real"} else "text"
@@ -190,20 +190,20 @@ def export_parquet(
     """Write items to a Parquet file, a row each, in order of insertion.
 
     The columns are ``id``, then ``vector`` (a fixed-size list of float32) or ``code`` (bytes of
-    fixed size), then, of a collection, ``text``, ``labels`` and the columns of its items; one that
-    has a name of these gets an underscore behind it. The schema's metadata hold, under
-    ``acqh``, settings as JSON, and with codes, under ``acqh.codebooks``, the codebooks: base64 of
-    little-endian float32.
+    fixed size). A collection adds ``text``, ``labels`` and the fields of its items; a field with
+    one of these names gets an underscore appended. The schema's metadata hold settings as JSON
+    (``acqh``) and, with codes, the codebooks as base64 of little-endian float32
+    (``acqh.codebooks``).
 
     Parameters
     ----------
     source : path-like, CodeIndex or Collection
     path : path-like
-        The file. It appears when all is written, and not before.
+        The file. It appears once it is complete.
     codes : bool, default False
-        Write codes in place of the vectors that they stand for.
+        Write codes instead of reconstructed vectors.
     metadata : bool, default True
-        Whether to write what a collection has beside ids.
+        Whether to write the texts, labels and fields of a collection.
     overwrite : bool, default False
         Replace the file at the path.
     progress : callable, optional
@@ -238,7 +238,7 @@ def export_parquet(
     target = check_target(path, overwrite=overwrite)
     with open_source(source, metadata=metadata) as items:
         schema = _schema(arrow, items, codes)
-        # Neither vectors nor codes repeat enough for dictionaries to be worth making.
+        # Vectors and codes rarely repeat, so dictionaries would not save space.
         repeating = [name for name in items.kinds if items.kinds[name] in ("text", "texts")]
         with (
             atomic_write(target) as temporary,
@@ -290,22 +290,22 @@ def export_faiss(
     """Write items to a file for ``faiss.read_index``.
 
     The index is a ``faiss.IndexIDMap2`` over an ``IndexFlatIP`` of vectors, or, with `codes`, over
-    an ``IndexResidualQuantizer``. Faiss has numbers as ids only: items whose ids are texts, as all
-    of a collection are, are numbered from 0, and a file beside the index, called like it with
-    ``.items.jsonl`` behind, has on line i (counted from 0) the id and the metadata of item i.
+    an ``IndexResidualQuantizer``. Ids of Faiss are integers. Items with text ids, as those of a
+    collection, are numbered from 0. A second file, named like the index with ``.items.jsonl``
+    appended, has the id and the metadata of item i on line i (counted from 0).
 
-    Faiss keeps its index in memory while it is made: 4 bytes per component, or the bytes of the
-    codes, and about 50 bytes for the id of each item.
+    Faiss builds the index in memory: 4 bytes per dimension, or the bytes of the codes, and about
+    50 bytes per id.
 
     Parameters
     ----------
     source : path-like, CodeIndex or Collection
     path : path-like
-        The file. It appears when all is written, and not before.
+        The file. It appears once it is complete.
     codes : bool, default False
-        Write codes in place of the vectors that they stand for.
+        Write codes instead of reconstructed vectors.
     metadata : bool, default True
-        Whether to write what a collection has beside ids.
+        Whether to write the texts, labels and fields of a collection.
     overwrite : bool, default False
         Replace the file at the path.
     progress : callable, optional
@@ -314,7 +314,7 @@ def export_faiss(
     Returns
     -------
     ExportReport
-        Its files are the index, and the file of items where there is one.
+        Its files are the index and, if there is one, the file of items.
 
     Raises
     ------
@@ -334,19 +334,19 @@ def export_faiss(
     >>> index = acqh.CodeIndex(np.eye(2)[np.newaxis]).add([[1], [0]], ids=[70, 90])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = export_faiss(index, folder + "/items.faiss")
-    ...     made = require("faiss").read_index(folder + "/items.faiss")
-    >>> made.search(np.array([[0.2, 0.1]], dtype=np.float32), 2)[1]
+    ...     exported = require("faiss").read_index(folder + "/items.faiss")
+    >>> exported.search(np.array([[0.2, 0.1]], dtype=np.float32), 2)[1]
     array([[90, 70]])
     """
     faiss = require("faiss")
     target = check_target(path, overwrite=overwrite)
-    beside = check_target(f"{target}.items.jsonl", overwrite=overwrite)
+    items_path = check_target(f"{target}.items.jsonl", overwrite=overwrite)
     with open_source(source, metadata=metadata) as items, ExitStack() as stack:
-        n_words, n_components = items.codebooks.shape[1:]
+        codebook_size, n_components = items.codebooks.shape[1:]
         empty = CodeIndex(items.codebooks).to_faiss() if codes else faiss.IndexFlatIP(n_components)
-        whole = faiss.IndexIDMap2(empty)
+        index = faiss.IndexIDMap2(empty)
         if items.has_text_ids:
-            partial = stack.enter_context(atomic_write(beside))
+            partial = stack.enter_context(atomic_write(items_path))
             file = stack.enter_context(partial.open("x", encoding="utf-8"))
         for ids, batch_codes, metadata_values in items.batches(progress):
             if items.has_text_ids:
@@ -354,13 +354,13 @@ def export_faiss(
                 for row in zip(*columns.values(), strict=True):
                     record = dict(zip(columns, row, strict=True))
                     file.write(json.dumps(record, ensure_ascii=False) + "\n")
-                ids = np.arange(whole.ntotal, whole.ntotal + len(ids))
+                ids = np.arange(index.ntotal, index.ntotal + len(ids))
             if codes:
-                whole.add_sa_codes(faiss_codes(batch_codes, n_words), ids)
+                index.add_sa_codes(faiss_codes(batch_codes, codebook_size), ids)
             else:
-                whole.add_with_ids(items.vectors(batch_codes), ids)
+                index.add_with_ids(items.vectors(batch_codes), ids)
         with atomic_write(target) as temporary:
-            faiss.write_index(whole, str(temporary))
+            faiss.write_index(index, str(temporary))
         if not items.has_text_ids:
-            beside.unlink(missing_ok=True)  # of the file that was replaced
-    return ExportReport(items.n_items, (target, beside) if items.has_text_ids else (target,))
+            items_path.unlink(missing_ok=True)  # of the file that was replaced
+    return ExportReport(items.n_items, (target, items_path) if items.has_text_ids else (target,))

@@ -1,6 +1,6 @@
-"""The web interface and what it shows: for the server, and for sites without one."""
+"""The web interface, for the server and for static sites."""
 
 from pathlib import Path
 
-# Of files that browsers get as they are; see `index.html`.
+# Files that browsers load unchanged, from `index.html` on.
 PAGE = Path(__file__).parent / "page"

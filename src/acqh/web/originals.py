@@ -1,4 +1,4 @@
-"""The image files that items were built from."""
+"""Original image files of items."""
 
 from pathlib import Path
 
@@ -7,12 +7,12 @@ from acqh.collection import Item
 from acqh.collection.store.words import words_in_path
 from acqh.encoders.images import open_image
 
-# What browsers show; fewer decoders than Pillow has.
+# Formats that browsers show.
 BROWSER_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "WEBP")
 
 
 def file_of(item: Item) -> str | None:
-    """Return the name of an item's image file, as its table or its folder gave it."""
+    """Return the name of an item's image file, relative to its table or folder."""
     names = (item.fields.get(column) for column in IMAGE_FIELDS)
     return next((name for name in names if isinstance(name, str) and name), None)
 

@@ -1,4 +1,4 @@
-"""A collection at a glance: a map, on which like lies near like, and words to try."""
+"""A map of a collection by similarity, and examples of queries."""
 
 import threading
 import time
@@ -11,56 +11,56 @@ from acqh._core.arrays import Array, Floats
 from acqh.collection import Collection, Item
 from acqh.collection.types import CONFIDENT
 
-# Points that a browser draws without effort.
+# Points that a browser draws smoothly.
 MOST_POINTS = 5_000
-# Codes that t-SNE arranges; others are put between those that they are most like.
+# Codes that t-SNE arranges; others are placed between their nearest neighbours among these.
 _LANDMARKS = 800
 _ITERATIONS = 500
 _NEIGHBOURS = 3
-# A map of a collection that was only added to is made again after this many seconds.
+# Seconds after which the map of a changed collection is recomputed.
 _KEPT_SECONDS = 300.0
 # Share of the map's width by which items of the same code are spread.
 _SPREAD = 0.012
 _GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
-# What many photographs show, as people ask for it.
-_THINGS = """dogs|cats|horses|birds|elephants|giraffes|zebras|cows|sheep|bears|butterflies|fish
+# Common subjects of photos, as queries.
+_SUBJECTS = """dogs|cats|horses|birds|elephants|giraffes|zebras|cows|sheep|bears|butterflies|fish
 flowers|trees|mountains|beach|snow|lake|forest|sunset|desert|waterfall|city street|skyscrapers
 bridge|church|castle|cars|bus|train|bicycle|motorcycle|airplane|boats|kitchen|bathroom|bedroom
-living room|pizza|cake|fruit|vegetables|coffee|wedding|children playing|baby|crowd of people
+sofa|pizza|cake|fruit|vegetables|coffee|wedding|children playing|baby|crowd of people
 concert|football|baseball|tennis|skiing|skateboard|surfing|laptop|clock|teddy bear|umbrella|kites
 fireworks""".replace("\n", "|").split("|")
-# A thing is there if so many items stand out for it, and so many things are offered.
+# Confident matches that a query needs to be an example, and most examples.
 _FEW, _MOST = 3, 8
 
 
 @dataclass(frozen=True, eq=False)
 class CollectionMap:
-    """Where some items lie."""
+    """Positions of items on a map."""
 
     items: list[Item]
     positions: Floats  # (n_points, 2) float32: between 0 and 1
-    n_items: int  # items in the collection, of which these are an even sample
+    n_items: int  # in the collection; `items` are an even sample of them
 
 
 class MapCache:
-    """Makes a map once for each build of a collection, and again a while after a change."""
+    """Map of the current generation; recomputed some time after a change."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: tuple[str, int, float, CollectionMap] | None = None
+        self._entry: tuple[str, int, float, CollectionMap] | None = None
 
     def get(self, collection: Collection) -> CollectionMap:
-        """Return the map of a collection; this may take seconds."""
+        """Return the map of a collection; computing it may take seconds."""
         generation_now, revision_now = collection.generation, collection.revision
         with self._lock:
-            if self._known is not None:
-                generation, revision, made, kept = self._known
-                is_fresh = revision == revision_now or time.monotonic() - made < _KEPT_SECONDS
+            if self._entry is not None:
+                generation, revision, computed, cached = self._entry
+                is_fresh = revision == revision_now or time.monotonic() - computed < _KEPT_SECONDS
                 if generation == generation_now and is_fresh:
-                    return kept
-            made_now = make_map(collection)
-            self._known = generation_now, revision_now, time.monotonic(), made_now
-            return made_now
+                    return cached
+            new_map = make_map(collection)
+            self._entry = generation_now, revision_now, time.monotonic(), new_map
+            return new_map
 
 
 def make_map(collection: Collection, most: int = MOST_POINTS) -> CollectionMap:
@@ -70,8 +70,8 @@ def make_map(collection: Collection, most: int = MOST_POINTS) -> CollectionMap:
     """
     n_items = len(collection)
     step = max(1, -(-n_items // most))
-    every = (item for batch in collection.batches() for item, _ in batch)
-    items = list(islice(every, 0, None, step))
+    all_items = (item for batch in collection.batches() for item, _ in batch)
+    items = list(islice(all_items, 0, None, step))
     codes = np.frombuffer(b"".join(item.code for item in items), dtype=np.uint8)
     codebooks = collection.codebooks
     positions = embed_codes(codes.reshape(len(items), len(codebooks)), codebooks)
@@ -79,10 +79,10 @@ def make_map(collection: Collection, most: int = MOST_POINTS) -> CollectionMap:
 
 
 def embed_codes(codes: Array, codebooks: Floats) -> Floats:
-    """Return a place on the unit square for each code.
+    """Return positions of codes on the unit square.
 
     `codes`: uint8 (n_items, n_codebooks). `codebooks`: (n_codebooks, codebook_size, n_components).
-    Gives (n_items, 2) float32.
+    Returns (n_items, 2) float32.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def embed_codes(codes: Array, codebooks: Floats) -> Floats:
     inverse = inverse.reshape(-1)
     vectors = sum(book[unique[:, at]] for at, book in enumerate(codebooks))
     placed = _scaled(_arrange(np.asarray(vectors, dtype=np.float32)))[inverse]
-    # Items of one code lie around its place like the seeds of a sunflower.
+    # Items with the same code form a sunflower pattern around its position.
     order = np.argsort(inverse, kind="stable")
     starts = np.searchsorted(inverse[order], np.arange(len(unique)))
     rank = np.empty(len(codes))
@@ -106,7 +106,7 @@ def embed_codes(codes: Array, codebooks: Floats) -> Floats:
 
 
 def _arrange(vectors: Floats) -> Floats:
-    """Place vectors on a plane: some by t-SNE, the others between those."""
+    """Place vectors on a plane: landmarks by t-SNE, the others by interpolation."""
     from sklearn.decomposition import PCA
     from sklearn.manifold import TSNE
     from sklearn.neighbors import NearestNeighbors
@@ -132,7 +132,7 @@ def _arrange(vectors: Floats) -> Floats:
 
 
 def _scaled(positions: Floats) -> Floats:
-    """Return positions in the unit square, of one scale both ways."""
+    """Return positions in the unit square, with one scale for both axes."""
     if not len(positions):
         return np.zeros((0, 2), dtype=np.float32)
     low, high = positions.min(axis=0), positions.max(axis=0)
@@ -141,16 +141,17 @@ def _scaled(positions: Floats) -> Floats:
 
 
 def examples_in(collection: Collection) -> list[str]:
-    """Return things that a collection of images without texts shows, the clearest first.
+    """Return subjects with confident matches in a collection of images without captions.
 
-    This takes a second or two; of a collection that has texts, or knows no words, it is nothing.
+    The most confident come first. It takes a second or two. The list is empty if the collection
+    has captions or cannot encode texts.
     """
     info = collection.info()
     if set(info.encoded_from) != {"image"} or "text" not in info.encoders:
         return []
     matches = {}
-    for thing in _THINGS:
-        hits = collection.search(text=thing, k=_FEW, mode="semantic").hits
-        matches[thing] = min((hit.match for hit in hits), default=0.0)
-    clear = [thing for thing in _THINGS if matches[thing] > CONFIDENT]
-    return sorted(clear, key=lambda thing: -matches[thing])[:_MOST]
+    for subject in _SUBJECTS:
+        hits = collection.search(text=subject, k=_FEW, mode="semantic").hits
+        matches[subject] = min((hit.match for hit in hits), default=0.0)
+    clear = [subject for subject in _SUBJECTS if matches[subject] > CONFIDENT]
+    return sorted(clear, key=lambda subject: -matches[subject])[:_MOST]

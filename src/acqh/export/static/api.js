@@ -19,7 +19,7 @@ export function hasToken() {
 
 let opened = null;
 
-/** The site's description, once it is fetched. */
+/** The search engine of the site, once its facts are fetched. */
 function site() {
   opened ??= fetchJson(document.querySelector('meta[name="acqh-site"]').content).then((facts) => new Engine(facts));
   return opened;

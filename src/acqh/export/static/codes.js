@@ -1,8 +1,8 @@
 // Exact search: every code is scored by its entries in the query's tables.
 
-const SLICE = 1 << 15; // codes between two looks at what else the page has to do
+const SLICE = 1 << 15; // codes that are scored between two pauses for other events
 
-/** The codes of all items, one byte a codebook. */
+/** The codes of all items, one byte per codebook. */
 export class Codes {
   constructor(facts, codes, codebooks, likeness) {
     Object.assign(this, facts); // n_items, n_codebooks, codebook_size, n_components
@@ -15,7 +15,7 @@ export class Codes {
     return this.codes.subarray(item * this.n_codebooks, (item + 1) * this.n_codebooks);
   }
 
-  /** The vector that asks for items like one. */
+  /** The query vector of an item. */
   queryOf(item) {
     const { n_components: n, codebook_size: size } = this;
     const decoded = new Float64Array(n);
@@ -32,7 +32,7 @@ export class Codes {
     return query;
   }
 
-  /** How well a query goes with each word of each codebook. */
+  /** Inner products of a query with each codeword of each codebook. */
   tables(query) {
     const { n_components: n, n_codebooks, codebook_size } = this;
     const tables = new Float32Array(n_codebooks * codebook_size);

@@ -1,8 +1,8 @@
-"""The folder of a site: files named by their content, and a page that is replaced at the end.
+"""The folder of a site: files named by their content, and an HTML page that is replaced last.
 
-An export may end anywhere. Files that a page needs are written before the page and removed after
-it is replaced, so a page always has them. Files that no page needs are recognized by their names,
-so the next export removes them whichever export left them; it also repairs damaged files.
+An export may be interrupted at any time. It writes new files before it replaces ``index.html``, and
+removes unused ones afterwards, so it always has its files. Unused files are recognized by
+their names, so the next export removes those of an interrupted one; it also repairs damaged files.
 """
 
 import json
@@ -17,13 +17,13 @@ from typing import Any
 from acqh._core.files import atomic_write, sync_file
 
 START = "index.html"
-# Says that the folder is a site's; written first.
+# Marks the folder of a site; written first.
 _MARKER = "acqh-site.json"
 _MARKER_CONTENT = b'{"written_by": "acqh export site"}\n'
 _DATA = "data"
 _DIGEST = "[0-9a-f]{16}"
 _HOME = re.compile(f"static-{_DIGEST}")
-# Files that exports write, in the folder itself and in those below: no others are ever removed.
+# Files that exports write, in the folder and its subfolders; no others are ever removed.
 _LEFT = re.compile(rf"\.({re.escape(START)}|{re.escape(_MARKER)})-{_DIGEST}\.partial")
 _DATA_FILE = re.compile(rf"[a-z]+-{_DIGEST}\.(json|bin|txt|webp)")
 _HOME_FILE = re.compile(r"[a-z]+\.(js|css|svg)")
@@ -57,18 +57,18 @@ class SiteFolder:
         return self._put(part, f"{_DATA}/{stem}-{digest(content)}.{kind}", content)
 
     def put_json(self, part: str, name: str, value: Any) -> str:
-        """Write what JSON can say."""
+        """Write a value as JSON."""
         return self.put(part, f"{name}.json", to_json(value))
 
     def put_sources(self, part: str, sources: dict[str, bytes]) -> str:
-        """Write files that know each other by name; return the folder that they are in."""
+        """Write files that refer to each other by name; return their folder."""
         home = f"static-{digest(b''.join(k.encode() + v for k, v in sorted(sources.items())))}"
         for name, content in sources.items():
             self._put(part, f"{home}/{name}", content)
         return home
 
     def finish(self, start: str) -> int:
-        """Write the page, now that all it needs is there; remove what no page needs any more."""
+        """Write ``index.html`` after all its files, and remove unused ones; return their number."""
         content = start.encode()
         self.parts["page"] += len(content)
         if hasattr(os, "sync"):
@@ -77,7 +77,7 @@ class SiteFolder:
             for name in self.files:
                 sync_file(self.path / name)
         _replace(self.path / START, content)
-        unneeded = [path for path in self._own() if self._name(path) not in self.files]
+        unneeded = [path for path in self._exported() if self._name(path) not in self.files]
         for path in unneeded:
             path.unlink()
         for home in self._homes():
@@ -86,9 +86,9 @@ class SiteFolder:
         return len(unneeded)
 
     def _put(self, part: str, name: str, content: bytes) -> str:
-        folder, _, own = name.partition("/")
+        folder, _, file = name.partition("/")
         pattern = _DATA_FILE if folder == _DATA else _HOME_FILE
-        if not pattern.fullmatch(own):
+        if not pattern.fullmatch(file):
             raise ValueError(f"a later export could not remove {name}")
         self.files[name] = len(content)
         self.parts[part] = self.parts.get(part, 0) + len(content)
@@ -97,7 +97,7 @@ class SiteFolder:
         if target.is_symlink():
             target.unlink()
         if not (target.is_file() and target.read_bytes() == content):
-            target.write_bytes(content)  # no page needs it yet, or it is damaged
+            target.write_bytes(content)  # it is new or damaged
             self.n_written += 1
         return name
 
@@ -106,8 +106,8 @@ class SiteFolder:
         names = (path.name for path in self.path.iterdir())
         return (self.path / _MARKER).is_file() or all(map(_LEFT.fullmatch, names))
 
-    def _own(self) -> Iterator[Path]:
-        """Yield the files that exports wrote, but for the page and the marker."""
+    def _exported(self) -> Iterator[Path]:
+        """Yield the files that exports wrote, except ``index.html`` and the marker."""
         homes = ((home, _HOME_FILE) for home in self._homes())
         for folder, pattern in ((self.path, _LEFT), (self.path / _DATA, _DATA_FILE), *homes):
             for path in sorted(folder.iterdir()):
@@ -128,10 +128,10 @@ def _replace(target: Path, content: bytes) -> None:
 
 
 def digest(content: bytes) -> str:
-    """Return what the name of a file says of its content."""
+    """Return the digest of a file for its name."""
     return sha256(content).hexdigest()[:16]
 
 
 def to_json(value: Any) -> bytes:
-    """Return the one way in which sites write JSON."""
+    """Return a value as JSON, the same bytes each time."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()

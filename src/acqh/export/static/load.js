@@ -2,27 +2,27 @@
 
 import { HOME } from "./dom.js";
 
-const kept = new Map();
+const cache = new Map();
 
 /** The bytes of a file. */
 export function fetchBytes(path) {
   return fetched(path, (response) => response.arrayBuffer());
 }
 
-/** What a JSON file says. */
+/** The value of a JSON file. */
 export function fetchJson(path) {
   return fetched(path, (response) => response.json());
 }
 
 /** A failed fetch is not kept, so that it can be tried again. */
 function fetched(path, read) {
-  if (!kept.has(path)) {
-    const made = fetch(new URL(path, HOME)).then((response) => {
+  if (!cache.has(path)) {
+    const loading = fetch(new URL(path, HOME)).then((response) => {
       if (!response.ok) throw new TypeError(`${path}: ${response.status}`); // as what does not arrive at all
       return read(response);
     });
-    made.catch(() => kept.delete(path));
-    kept.set(path, made);
+    loading.catch(() => cache.delete(path));
+    cache.set(path, loading);
   }
-  return kept.get(path);
+  return cache.get(path);
 }

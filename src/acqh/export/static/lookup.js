@@ -1,11 +1,11 @@
-// Words in captions and labels, found as the service finds them: SQLite's BM25 over its own index.
+// Keyword search as on the server: SQLite's BM25 over its full-text index.
 
 import { fetchBytes, fetchJson } from "./load.js";
 import { isSign, plain, tokens } from "./tokens.js";
 
 const WEIGHTS = [1, 2, 1, 1]; // of a word in a text, a name, a label and as a sign
 const [SATURATION, LENGTHS, RAREST] = [1.2, 0.75, 1e-6];
-const [SHORTEST_TYPO, LEAST_ALIKE, MOST_TERMS] = [4, 0.4, 32];
+const [SHORTEST_TYPO, LEAST_SIMILAR, MOST_TERMS] = [4, 0.4, 32];
 const TRANSPOSED = [3, 32]; // letters of words in which two may have changed places
 const PART = /(?<sign>-?)(?:"(?<phrase>[^"]*)"|(?<word>\S+))/gu;
 const COMMON = new Set(
@@ -13,31 +13,31 @@ const COMMON = new Set(
 );
 const SKIN_TONES = /[\u{1f3fb}-\u{1f3ff}]/gu;
 
-/** What words a text asks for: `"in quotes"` must stand there, `-word` must not. */
+/** Parse a query: phrases `"in quotes"` are required, `-word` is excluded. */
 export function readWords(text) {
-  const found = { terms: [], phrases: [], without: [] };
-  const said = []; // as it was typed, but for signs: to be looked for by meaning
+  const parts = { terms: [], phrases: [], without: [] };
+  const said = []; // as typed, without signs: for semantic search
   for (const { groups } of plain(text).matchAll(PART)) {
     const content = groups.phrase ?? groups.word;
     if (!groups.sign && !isSign(content)) said.push(content);
     if (!isSign(content) && !/[\p{L}\p{N}]/u.test(content)) continue;
-    found[groups.sign ? "without" : groups.phrase === undefined ? "terms" : "phrases"].push(content);
+    parts[groups.sign ? "without" : groups.phrase === undefined ? "terms" : "phrases"].push(content);
   }
-  const telling = found.terms.filter((term) => !COMMON.has(term.toLowerCase()));
-  const terms = telling.length || found.phrases.length ? telling : found.terms;
+  const rare = parts.terms.filter((term) => !COMMON.has(term.toLowerCase()));
+  const terms = rare.length || parts.phrases.length ? rare : parts.terms;
   const first = (many) => many.slice(0, MOST_TERMS);
-  const wanted = { terms: first([...new Set(terms)]), phrases: first(found.phrases), without: first(found.without) };
-  return { ...wanted, said: said.join(" "), spoken: wanted.terms.filter((term) => !isSign(term)) };
+  const query = { terms: first([...new Set(terms)]), phrases: first(parts.phrases), without: first(parts.without) };
+  return { ...query, said: said.join(" "), spoken: query.terms.filter((term) => !isSign(term)) };
 }
 
-/** The words of a site. */
+/** The full-text index of a site. */
 export class Lookup {
   constructor(facts, lexicon, lengths) {
     this.shards = facts.shards; // [number of the first term, file]
     this.terms = lexicon.terms; // in order
     this.counts = lexicon.counts; // items that have each, also in fields that are not published
     this.lengths = lengths; // words of each item, also of fields that are not published
-    this.mean = lengths.reduce((sum, each) => sum + each, 0) / lengths.length;
+    this.mean = lengths.reduce((sum, length) => sum + length, 0) / lengths.length;
   }
 
   static async load(facts) {
@@ -46,16 +46,16 @@ export class Lookup {
   }
 
   /**
-   * How to ask for each word: itself, what it begins, or the one it is a typo of.
+   * Resolve each word: itself, words that it begins, or the one that it is a typo of.
    *
-   * @param {(term: string) => boolean} isWord whether a term is no typo, wherever it stands
-   * @returns {Promise<(Phrase[]|null)[]>} for each term phrases of which any may stand; null where nothing is like it
+   * @param {(term: string) => boolean} isWord whether a term is certainly no typo
+   * @returns {Promise<(Phrase[]|null)[]>} alternatives for each term; null if no word is similar
    */
-  know(terms, isWord) {
+  resolve(terms, isWord) {
     return Promise.all(terms.map((term) => this.#resolve(term, isWord(term))));
   }
 
-  /** Where a phrase stands: for each item that has it how often, by column; `count`: items for BM25. */
+  /** Occurrences of a phrase: for each item their number by column; `count`: items for BM25. */
   async phrase(text, isPrefix = false) {
     const words = tokens(text);
     const columns = await Promise.all(words.map((word, at) => this.#places(word, isPrefix && at === words.length - 1)));
@@ -141,7 +141,7 @@ export class Lookup {
       const grams = trigrams(word);
       const common = [...wanted].filter((each) => grams.has(each)).length;
       const similarity = (2 * common) / (wanted.size + grams.size);
-      if (similarity >= LEAST_ALIKE) scored.push([similarity, this.counts[number], word]);
+      if (similarity >= LEAST_SIMILAR) scored.push([similarity, this.counts[number], word]);
     });
     scored.sort((one, other) => other[0] - one[0] || other[1] - one[1] || (one[2] < other[2] ? -1 : 1));
     return scored.slice(0, 3).map(([, , word]) => word);

@@ -1,11 +1,11 @@
-// From a text to a vector: a table with a row for each piece of a word, added up.
+// The fast text encoder: the sum of static token embeddings.
 
 import { fetchBytes, fetchJson } from "./load.js";
 
 const [UNKNOWN, LONGEST_WORD, MOST_PIECES, FEW_WORDS] = ["[UNK]", 100, 254, 3];
 const MARKS = /[\p{P}$+<=>^`|~\u4e00-\u9fff\u3400-\u4dbf\u{20000}-\u{2fa1f}\uf900-\ufaff]/gu;
 
-/** The text tower of a site. */
+/** The fast text encoder of a site. */
 export class Pieces {
   constructor(facts, pieces, rows, toQuery) {
     this.numbers = new Map(pieces.map((piece, number) => [piece, number])); // the last ones have no row
@@ -22,7 +22,7 @@ export class Pieces {
     return new Pieces(facts, ...(await Promise.all(files)));
   }
 
-  /** The query vector of a text, or null where the table knows nothing of it. */
+  /** The query vector of a text, or null if it has no known token. */
   vector(text) {
     const isShort = text.trim().split(/\s+/u).length <= FEW_WORDS; // more are a caption by themselves
     const asked = isShort ? this.askedAs.replace("{}", () => text) : text;
@@ -47,7 +47,7 @@ export class Pieces {
     return words.length === 1 && this.numbers.has(words[0]);
   }
 
-  /** The numbers of a text's pieces; what the table lacks is left out. */
+  /** The numbers of a text's tokens, without unknown ones. */
   #numbersOf(text) {
     const pieces = wordsOf(text).flatMap((word) => this.#cut(word)).slice(0, MOST_PIECES);
     return pieces.map((piece) => this.numbers.get(piece)).filter((number) => number < this.nRows);

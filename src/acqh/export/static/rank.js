@@ -1,34 +1,34 @@
-// One ranking of what words and meaning find; the same rules as the service's.
+// One ranking of keyword and semantic hits, as on the server.
 
 import { isSign, plain, wordsOf } from "./tokens.js";
 
-// What some of the words are worth at most, to be called so, and to have the words as typed.
-const [SOME_WORDS, CALLED_SO, AS_TYPED] = [0.5, 1, 0.25];
-const UNCERTAIN = 0.99; // the most that a hit matches where not every word is there
+// Largest score of some of the words, and of an exact name and of words as typed.
+const [SOME_WORDS, EXACT_NAME, AS_TYPED] = [0.5, 1, 0.25];
+const UNCERTAIN = 0.99; // the largest confidence without all words
 const PUNCTUATION = /^[.,;:!?()[\]{}"']+|[.,;:!?()[\]{}"']+$/gu;
 
-/** The length of a query, half way to how far items spread along it. */
+/** Geometric mean of the length of a query and the spread of items along it. */
 export function lengthOf(query, squares) {
-  let [own, spread] = [0, 0];
+  let [length, spread] = [0, 0];
   query.forEach((value, at) => {
-    own += value * value;
+    length += value * value;
     spread += value * value * squares[at];
   });
-  return (own * spread) ** 0.25;
+  return (length * spread) ** 0.25;
 }
 
-/** How far a score stands out, from 0 to 1: above one half, it does. */
+/** The confidence of a score, from 0 to 1: above one half, it is a confident match. */
 export function matchOf(score, limit) {
   if (score <= 0) return 0;
   return score <= limit ? (0.5 * score) / limit : Math.min(UNCERTAIN, 1 - (0.5 * limit) / score);
 }
 
-/** How far an item stands out by words and content together: some of the words count half. */
+/** The confidence by keywords and similarity together: some of the words count half. */
 export function matchOfBoth(words, content) {
   return words >= 1 ? 1 : Math.min(UNCERTAIN, words / 2 + content);
 }
 
-/** Hits by words, with whether they are called exactly so and have the words as they were typed. */
+/** Keyword hits, with whether the query is their name and they have the words as typed. */
 export function compare(words, hits, items) {
   const name = [...words.phrases, ...words.terms].join(" ").toLowerCase();
   const typed = [...new Set(wordsOf(words.spoken.join(" ")))];
@@ -50,20 +50,20 @@ export function compare(words, hits, items) {
 }
 
 /**
- * The k best items: by how far they stand out, plus the words that they have.
+ * The k best items by confidence plus keyword score.
  *
- * @param {Map<number, number>} content how far each stands out
- * @param {boolean} wordsFirst whether to have all words is worth more than some of them
+ * @param {Map<number, number>} semantic confidence by item
+ * @param {boolean} wordsFirst whether all words score higher than some of them
  */
 export function fuse(content, words, k, wordsFirst) {
   const best = Math.min(-Number.MIN_VALUE, ...words.map(({ rank }) => rank));
   const parts = new Map();
   for (const hit of [...words].sort((one, other) => other.complete - one.complete || one.rank - other.rank)) {
-    let worth = SOME_WORDS * hit.share * (hit.rank / best);
-    if (wordsFirst && hit.complete) worth = 1 + CALLED_SO * hit.isNamed + AS_TYPED * hit.isTyped;
-    parts.set(hit.place, [worth, content.get(hit.place) ?? 0]);
+    let keywords = SOME_WORDS * hit.share * (hit.rank / best);
+    if (wordsFirst && hit.complete) keywords = 1 + EXACT_NAME * hit.isNamed + AS_TYPED * hit.isTyped;
+    parts.set(hit.place, [keywords, content.get(hit.place) ?? 0]);
   }
-  for (const [place, near] of content) if (!parts.has(place)) parts.set(place, [0, near]);
+  for (const [place, similarity] of content) if (!parts.has(place)) parts.set(place, [0, similarity]);
   const ranked = [...parts].sort(([, one], [, other]) => other[0] + other[1] - one[0] - one[1]).slice(0, k);
-  return ranked.map(([place, [worth, near]]) => ({ place, score: worth + near, parts: [["keywords", worth], ["semantic", near]] }));
+  return ranked.map(([place, [keywords, similarity]]) => ({ place, score: keywords + similarity, parts: [["keywords", keywords], ["semantic", similarity]] }));
 }

@@ -1,5 +1,4 @@
-// A query becomes an answer, as in the service: words are looked up, meaning is searched for, and
-// one ranking is made of both.
+// Search as on the server: keywords, semantic similarity, and one ranking of both.
 
 import { Codes } from "./codes.js";
 import { sortedBy } from "./dom.js";
@@ -9,9 +8,9 @@ import { Pieces } from "./pieces.js";
 import { compare, fuse, lengthOf, matchOf, matchOfBoth } from "./rank.js";
 
 const POOL = 100; // both rankings are read this far at least
-const SOME_POOL = 30; // of items that have some of the words
+const SOME_POOL = 30; // items with some of the words
 const UNLIKE_WEIGHT = 0.5;
-const COLUMNS = [["keywords", [0, 1, 3]], ["labels", [2]]]; // where a word may stand, and what that is called
+const COLUMNS = [["keywords", [0, 1, 3]], ["labels", [2]]]; // reasons, by columns of the full-text index
 
 /** A site, searched by the visitor's browser. */
 export class Engine {
@@ -19,11 +18,11 @@ export class Engine {
     this.facts = facts;
   }
 
-  // --- what is fetched when it is first needed ---------------------------------------------------
+  // --- files that are fetched when they are first needed ------------------------------------------
 
   async codes() {
     const { codes } = this.facts;
-    return (this.kept ??= Promise.all(["codes", "codebooks", "likeness"].map((name) => fetchBytes(codes[name])))
+    return (this.loadedCodes ??= Promise.all(["codes", "codebooks", "likeness"].map((name) => fetchBytes(codes[name])))
       .then((files) => new Codes(codes, ...files)));
   }
 
@@ -35,19 +34,19 @@ export class Engine {
     return this.facts.text && (this.tower ??= Pieces.load(this.facts.text));
   }
 
-  /** Forget what could not be fetched, so that it is tried again. */
+  /** Fetch missing files again. */
   forget() {
-    this.kept = this.lookup = this.tower = undefined;
+    this.loadedCodes = this.lookup = this.tower = undefined;
   }
 
-  /** An item as the page shows it. */
+  /** An item with the fields of the server's. */
   async item(place) {
     const { files, per_file: n } = this.facts.items;
     const row = (await fetchJson(files[Math.floor(place / n)]))[place % n];
     return { file: null, original: null, name: "", ...row, thumbnail: pictureOf(row.image) };
   }
 
-  /** The place of the item that has an id, or null. */
+  /** The place of an item by its id, or null. */
   async placeOf(id) {
     const { ids, id_length: n } = this.facts.items;
     const all = new TextDecoder().decode(await fetchBytes(ids));
@@ -60,29 +59,29 @@ export class Engine {
   async search(body, signal) {
     const started = performance.now();
     const codes = await this.codes();
-    const asked = await this.#read(body, codes);
+    const query = await this.#read(body, codes);
     const encoded = performance.now();
-    const { allowed, n: n_candidates } = await this.#select(body.where, asked.words);
-    const pool = asked.words ? Math.max(body.k, POOL) : body.k;
-    const isOther = (place) => !asked.own.has(place);
-    const ranked = asked.vector ? await codes.best(asked.vector, pool + asked.own.size, allowed, signal) : { items: [], scores: [] };
+    const { allowed, n: n_candidates } = await this.#select(body.where, query.words);
+    const pool = query.words ? Math.max(body.k, POOL) : body.k;
+    const isOther = (place) => !query.excluded.has(place);
+    const ranked = query.vector ? await codes.best(query.vector, pool + query.excluded.size, allowed, signal) : { items: [], scores: [] };
     const meaning = ranked.items.map((place, at) => [place, ranked.scores[at]]).filter(([place]) => isOther(place)).slice(0, pool);
-    let match = this.#rate(asked, new Map(meaning));
+    let match = this.#rate(query, new Map(meaning));
     let best = meaning.slice(0, body.k).map(([place, score]) => ({ place, score, parts: null }));
     const why = new Map();
-    if (asked.words) {
-      const found = await this.#findWords(asked.words, pool + asked.own.size, allowed);
-      const own = found.hits.filter(({ place }) => isOther(place));
-      const others = own.slice(0, own.filter(({ complete }) => complete).length + Math.max(body.k, SOME_POOL));
+    if (query.words) {
+      const keywordHits = await this.#findWords(query.words, pool + query.excluded.size, allowed);
+      const allowedHits = keywordHits.hits.filter(({ place }) => isOther(place));
+      const others = allowedHits.slice(0, allowedHits.filter(({ complete }) => complete).length + Math.max(body.k, SOME_POOL));
       const items = await Promise.all(others.map(({ place }) => this.item(place)));
-      const byWords = compare(asked.words, others, items);
-      const scores = asked.vector ? codes.scores(asked.vector, others.map(({ place }) => place)) : [];
-      match = this.#rate(asked, new Map([...meaning, ...scores]));
-      best = fuse(match, byWords, body.k, asked.isText);
-      for (const { place, parts } of best) match.set(place, matchOfBoth(...parts.map(([, worth]) => worth)));
-      for (const { place } of best) why.set(place, reasons(found.phrases, place));
+      const byWords = compare(query.words, others, items);
+      const scores = query.vector ? codes.scores(query.vector, others.map(({ place }) => place)) : [];
+      match = this.#rate(query, new Map([...meaning, ...scores]));
+      best = fuse(match, byWords, body.k, query.isText);
+      for (const { place, parts } of best) match.set(place, matchOfBoth(...parts.map(([, part]) => part)));
+      for (const { place } of best) why.set(place, reasons(keywordHits.phrases, place));
     }
-    if (asked.given.size) for (const [place] of meaning) why.set(place, [...(why.get(place) ?? []), "semantic"]);
+    if (query.kinds.size) for (const [place] of meaning) why.set(place, [...(why.get(place) ?? []), "semantic"]);
     const searched = performance.now();
     const hits = await Promise.all(best.map(async ({ place, score }) => ({
       ...(await this.item(place)),
@@ -93,8 +92,8 @@ export class Engine {
     })));
     const end = performance.now();
     const times = { encode: encoded - started, search: searched - encoded, items: end - searched, total: end - started };
-    const explanation = body.explain ? explain(codes, asked.vector, best) : null;
-    return this.#answer(hits, n_candidates, asked.vector ? codes.n_items : 0, times, explanation);
+    const explanation = body.explain ? explain(codes, query.vector, best) : null;
+    return this.#answer(hits, n_candidates, query.vector ? codes.n_items : 0, times, explanation);
   }
 
   async browse({ k, where, order, descending }) {
@@ -121,7 +120,7 @@ export class Engine {
 
   // --- steps -------------------------------------------------------------------------------------
 
-  /** What is searched for: words to look up, and a vector. */
+  /** Parse a query: its keywords and its vector. */
   async #read({ text, item = [], unlike = [], weights = {}, mode = "hybrid" }, codes) {
     const [lookup, pieces] = text ? await Promise.all([this.words(), this.pieces()]) : [];
     const parts = [];
@@ -130,22 +129,22 @@ export class Engine {
       words = readWords(text);
       words.isWord = (term) => mode === "hybrid" && Boolean(pieces?.isWord(term));
     }
-    const said = words ? words.said || words.terms.join(" ") : text;
-    const isUnwanted = words && !said && words.phrases.length + words.without.length > 0;
-    const asked = words ? [...words.phrases, ...words.terms].join("") : "";
-    const isSymbols = asked && !/[\p{L}\p{N}]/u.test(asked);
-    if (text && pieces && mode !== "keyword" && !isUnwanted && !isSymbols) parts.push(["text", [pieces.vector(said || text)]]);
-    const own = new Set();
+    const meant = words ? words.said || words.terms.join(" ") : text;
+    const isUnwanted = words && !meant && words.phrases.length + words.without.length > 0;
+    const typed = words ? [...words.phrases, ...words.terms].join("") : "";
+    const isSymbols = typed && !/[\p{L}\p{N}]/u.test(typed);
+    if (text && pieces && mode !== "keyword" && !isUnwanted && !isSymbols) parts.push(["text", [pieces.vector(meant || text)]]);
+    const excluded = new Set();
     for (const [name, ids] of [["item", item], ["unlike", unlike]]) {
       const places = await Promise.all(ids.map((id) => this.placeOf(id)));
-      for (const place of places) own.add(place);
+      for (const place of places) excluded.add(place);
       if (places.length) parts.push([name, places.map((place) => codes.queryOf(place))]);
     }
-    const { vector, given } = mixed(parts, weights, codes.n_components);
-    return { words, vector, own, given, isText: [...given].every((name) => name === "text") };
+    const { vector, kinds } = mixed(parts, weights, codes.n_components);
+    return { words, vector, excluded, kinds, isText: [...kinds].every((name) => name === "text") };
   }
 
-  /** One for each item that may be found, and how many; null for all. */
+  /** 1 for each item that meets the filter, and their number; null for all. */
   async #select(where, words) {
     const n_items = this.facts.codes.n_items;
     const sets = [];
@@ -170,17 +169,17 @@ export class Engine {
     return new Set(at < 0 ? [] : (await fetchJson(items))[at].map((step) => (place += step)));
   }
 
-  /** Items that have the words, those that have all of them first; and where words stand. */
+  /** Items that have the words, those with all of them first; and the occurrences of words. */
   async #findWords(words, k, allowed) {
     const lookup = await this.words();
-    const [known, phrases] = await Promise.all([
-      lookup.know(words.terms, words.isWord),
+    const [resolved, phrases] = await Promise.all([
+      lookup.resolve(words.terms, words.isWord),
       Promise.all(words.phrases.map((phrase) => lookup.phrase(phrase))),
     ]);
-    const terms = known.filter(Boolean);
+    const terms = resolved.filter(Boolean);
     const all = [...phrases, ...terms.flat()];
     if (!all.length) return { hits: [], phrases: [] };
-    const hasTerm = (place) => (found) => found.some((each) => each.has(place));
+    const hasTerm = (place) => (found) => found.some((postings) => postings.has(place));
     const isAllowed = (place) => (!allowed || allowed[place]) && phrases.every((found) => found.has(place));
     const places = [...new Set(all.flatMap((found) => [...found.keys()]))].filter(isAllowed);
     const ranks = lookup.ranks(all, places);
@@ -191,33 +190,33 @@ export class Engine {
     return { hits: hits.sort(order).slice(0, k), phrases: all };
   }
 
-  /** How far items stand out by meaning. */
-  #rate({ vector, given }, scores) {
+  /** Semantic confidence of items by their scores. */
+  #rate({ vector, kinds }, scores) {
     if (!vector) return new Map();
     const { text, item, squares } = this.facts.levels;
-    const limit = (given.size === 1 && given.has("text") ? text : item) * lengthOf(vector, squares);
+    const limit = (kinds.size === 1 && kinds.has("text") ? text : item) * lengthOf(vector, squares);
     return new Map([...scores].map(([place, score]) => [place, matchOf(score, limit)]));
   }
 }
 
-/** The address of a small image by its number; null where there is none. */
+/** The address of a thumbnail by its number; null if there is none. */
 export function pictureOf(number) {
   return Number.isInteger(number) ? `images:${number}` : null;
 }
 
-/** One vector of all parts, weighed; null where nothing of them is known. */
+/** The weighted mean of all parts; null if none has a vector. */
 function mixed(parts, weights, n) {
   const vector = new Float32Array(n);
-  const given = new Set();
+  const kinds = new Set();
   let total = 0;
-  for (const [name, found] of parts) {
-    given.add(name);
-    const known = found.filter(Boolean);
+  for (const [name, vectors] of parts) {
+    kinds.add(name);
+    const present = vectors.filter(Boolean);
     const weight = weights[name] ?? (name === "unlike" ? UNLIKE_WEIGHT : 1);
-    for (const each of known) each.forEach((value, at) => (vector[at] += ((name === "unlike" ? -1 : 1) * weight * value) / known.length));
-    if (known.length && name !== "unlike") total += weight;
+    for (const part of present) part.forEach((value, at) => (vector[at] += ((name === "unlike" ? -1 : 1) * weight * value) / present.length));
+    if (present.length && name !== "unlike") total += weight;
   }
-  return { vector: total ? vector.map((value) => value / total) : null, given };
+  return { vector: total ? vector.map((value) => value / total) : null, kinds };
 }
 
 function reasons(phrases, place) {
@@ -225,7 +224,7 @@ function reasons(phrases, place) {
   return COLUMNS.filter(([, columns]) => stands(columns)).map(([name]) => name);
 }
 
-/** How scores came about, as the panel wants it. */
+/** The parts of the scores. */
 function explain(codes, vector, best) {
   const { n_codebooks: n, codebook_size: size } = codes;
   const flat = vector ? codes.tables(vector) : new Float32Array(0);

@@ -1,4 +1,4 @@
-"""Writing the folder of a site: what is published, in files whose names say what is in them."""
+"""Export of a collection as a static site."""
 
 import html
 import re
@@ -25,18 +25,18 @@ from acqh.web import PAGE
 from acqh.web.originals import file_of, original_of
 from acqh.web.overview import examples_in, make_map
 
-_OWN = Path(__file__).parent
-# Items whose texts, or whose small images, are fetched at once.
-_ITEMS_A_FILE = 128
-_IMAGES_A_FILE = 16
+_SCRIPTS = Path(__file__).parent
+# Items per file of texts and per file of thumbnails.
+_ITEMS_PER_FILE = 128
+_IMAGES_PER_FILE = 16
 _ID_BYTES = 6
 _NAME_CHARS = 80
-# Items that the start page names without JavaScript, and those of which it shows the image.
+# Items that the HTML lists without JavaScript, and those with an image.
 _LISTED, _PICTURED = 200, 24
 _QUALITY = 70
-# As the page knows them.
+# As in the web interface.
 _DATES = re.compile("date|datetime|taken|created|time|timestamp|year", re.IGNORECASE)
-# What is fetched before the first answer.
+# Files that are fetched before the first answer.
 _FIRST = tuple(
     f"data/{name}-"
     for name in (
@@ -52,7 +52,7 @@ _POLICY = (
 
 @dataclass(frozen=True)
 class SiteReport:
-    """What a site publishes.
+    """Result of a site export.
 
     Attributes
     ----------
@@ -60,11 +60,11 @@ class SiteReport:
     n_bytes : dict of str to int
         By part: "page", "codes", "words", "texts", "images", "map", "queries", "start".
     n_first : int
-        Bytes that a visitor's browser fetches before the first answer, small images apart.
+        Bytes that a browser fetches before the first answer, without thumbnails.
     n_written, n_removed : int
-        Files that were not there before, and that are no longer.
+        Number of new files and of removed ones.
     fields : tuple of str
-        Those that are published.
+        The published ones.
 
     Examples
     --------
@@ -92,30 +92,30 @@ def site(
     base_url: str | None = None,
     progress: Progress | None = None,
 ) -> SiteReport:
-    """Write a collection as a folder of files with a search page, for any web host.
+    """Write a collection as a static site with the web interface, for any web host.
 
-    Nothing runs on the host: the visitor's browser fetches codes and words and searches itself.
-    Published are small images, labels, codes, and what is asked for here; never the paths or
-    digests of files, nor ids. Where a site is there already, new and damaged files are written, and
-    files that no page needs are removed. So that scores equal those of the collection, fields that
-    are not published count in two numbers: words per item, and items per published word.
+    Searches run in the visitor's browser, which fetches codes and keywords. Thumbnails, labels,
+    codes and the selected fields are published, but no ids, paths or digests of files. If the
+    folder holds a site, new and damaged files are written and unused ones removed. Of unpublished
+    fields, only the number of words per item and of items per published word are used, so that
+    scores equal those of the collection.
 
     Parameters
     ----------
     collection : Collection
     folder : path-like
-        Made where it is missing; must be empty or hold a site.
+        Created if missing; must be empty or hold a site.
     captions : bool, default True
-        Whether to publish texts. Without them, words in them are not found.
+        Whether to publish captions. Keywords in unpublished captions are not found.
     fields : sequence of str
-        Columns to publish, such as "date"; words of those that name an item are found.
+        Fields to publish, such as "date". Keywords in names of items are searched, too.
     thumbnails : int, optional
-        Longest side of small images in pixels; None for none. Collections keep 128 pixels: larger
-        ones are made from the originals, in the folder that the collection follows.
+        Longest side of thumbnails in pixels; None for no thumbnails. Collections store 128 pixels;
+        larger ones are made from the originals in the tracked folder.
     where : mapping, str or iterable of str, optional
         Publish only the items that meet this filter, as for `Collection.search`.
     base_url : str, optional
-        Where originals are: the field ``file`` is added to it, and so published.
+        Address of the originals. The field ``file`` is appended to it, and so published.
     progress : callable, optional
         Called with the number of items done, their number, and a text.
 
@@ -142,17 +142,16 @@ def site(
     >>> report.n_items, sorted(report.n_bytes)
     (2, ['codes', 'map', 'page', 'queries', 'texts', 'words'])
     """
-    every = (item for page in collection.batches() for item, _ in page)
-    kept = list(every)
+    selected = [item for batch in collection.batches() for item, _ in batch]
     if where is not None:
-        chosen = {hit.id for hit in collection.browse(where=where, k=max(1, len(kept))).hits}
-        kept = [item for item in kept if item.id in chosen]
-        if not kept:
+        chosen = {hit.id for hit in collection.browse(where=where, k=max(1, len(selected))).hits}
+        selected = [item for item in selected if item.id in chosen]
+        if not selected:
             raise InvalidInputError(f"no item meets {where!r}; relax the filter")
-    if missing := set(fields) - (known := collection.fields().keys()):
-        there = ", ".join(sorted(known)) or "none"
-        raise InvalidInputError(f"no item has a field {sorted(missing)[0]!r}; there are: {there}")
-    small = None if thumbnails is None else _Small(collection, kept, thumbnails)
+    if missing := set(fields) - (existing := collection.fields().keys()):
+        names = ", ".join(sorted(existing)) or "none"
+        raise InvalidInputError(f"no item has a field {sorted(missing)[0]!r}; there are: {names}")
+    small = None if thumbnails is None else _Thumbnails(collection, selected, thumbnails)
     shown = {*fields, *(() if base_url is None else IMAGE_FIELDS)}
     items = [
         replace(
@@ -160,55 +159,59 @@ def site(
             text=item.text if captions else "",
             fields={name: value for name, value in item.fields.items() if name in shown},
         )
-        for item in kept
+        for item in selected
     ]
-    made = SiteFolder(Path(folder))
+    site_folder = SiteFolder(Path(folder))
     ids = _public_ids((item.id for item in items), collection.opened.facts.site_key)
-    images, slots = _images(made, items, small, progress)
+    images, slots = _images(site_folder, items, small, progress)
     facts: dict[str, Any] = {
         "name": collection.path.stem,
-        "codes": _codes(made, collection, items),
-        "items": _texts(made, items, ids, fields, base_url, slots),
-        "labels": _labels(made, items),
+        "codes": _codes(site_folder, collection, items),
+        "items": _texts(site_folder, items, ids, fields, base_url, slots),
+        "labels": _labels(site_folder, items),
         "images": images,
-        "words": _words(made, items, kept),
-        "text": _queries(made, collection),
-        "map": _map(made, collection, items, ids, slots),
+        "words": _words(site_folder, items, selected),
+        "text": _queries(site_folder, collection),
+        "map": _map(site_folder, collection, items, ids, slots),
         "examples": examples_in(collection) if where is None else [],
     }
     levels = collection.opened.index.levels
     facts["levels"] = levels._asdict() | {"squares": levels.squares.tolist()}
     facts["generation"] = digest(to_json(facts))
-    facts["n_bytes"] = sum(made.parts.values())
-    start = _start(made, facts, items, small, base_url)
-    n_removed = made.finish(start)
-    fetched = (size for name, size in made.files.items() if name.startswith(_FIRST))
-    n_first = made.parts["page"] + sum(fetched)
-    return SiteReport(len(items), made.parts, n_first, made.n_written, n_removed, tuple(fields))
+    facts["n_bytes"] = sum(site_folder.parts.values())
+    start = _start(site_folder, facts, items, small, base_url)
+    n_removed = site_folder.finish(start)
+    fetched = (size for name, size in site_folder.files.items() if name.startswith(_FIRST))
+    n_first = site_folder.parts["page"] + sum(fetched)
+    return SiteReport(
+        len(items), site_folder.parts, n_first, site_folder.n_written, n_removed, tuple(fields)
+    )
 
 
-def _codes(made: SiteFolder, collection: Collection, items: Sequence[Item]) -> dict[str, Any]:
+def _codes(
+    site_folder: SiteFolder, collection: Collection, items: Sequence[Item]
+) -> dict[str, Any]:
     codebooks = np.ascontiguousarray(collection.codebooks, dtype="<f4")
     metric = collection.opened.coder.model.space_.metric
     likeness = np.ascontiguousarray(metric, dtype="<f4")
     return {
         "n_items": len(items),
         **dict(zip(("n_codebooks", "codebook_size", "n_components"), codebooks.shape, strict=True)),
-        "codes": made.put("codes", "codes.bin", b"".join(item.code for item in items)),
-        "codebooks": made.put("codes", "codebooks.bin", codebooks.tobytes()),
-        "likeness": made.put("codes", "likeness.bin", likeness.tobytes()),
+        "codes": site_folder.put("codes", "codes.bin", b"".join(item.code for item in items)),
+        "codebooks": site_folder.put("codes", "codebooks.bin", codebooks.tobytes()),
+        "likeness": site_folder.put("codes", "likeness.bin", likeness.tobytes()),
     }
 
 
 def _texts(
-    made: SiteFolder,
+    site_folder: SiteFolder,
     items: Sequence[Item],
     ids: Sequence[str],
     fields: Sequence[str],
     base_url: str | None,
     slots: Mapping[int, int],
 ) -> dict[str, Any]:
-    """Write what is shown of items, some in each file, and where an id is found."""
+    """Write the metadata of items in files of some items, and a file of all ids."""
     rows = []
     for place, (item, identifier) in enumerate(zip(items, ids, strict=True)):
         row = item.to_dict() | {"id": identifier, "has_thumbnail": place in slots}
@@ -219,24 +222,25 @@ def _texts(
         if names := names_in(item.fields):
             row["names"] = names
         rows.append(row)
-    starts = range(0, len(rows), _ITEMS_A_FILE)
+    starts = range(0, len(rows), _ITEMS_PER_FILE)
     return {
         "files": [
-            made.put_json("texts", "items", rows[start : start + _ITEMS_A_FILE]) for start in starts
+            site_folder.put_json("texts", "items", rows[start : start + _ITEMS_PER_FILE])
+            for start in starts
         ],
-        "per_file": _ITEMS_A_FILE,
-        "ids": made.put("texts", "ids.txt", "".join(ids).encode()),
+        "per_file": _ITEMS_PER_FILE,
+        "ids": site_folder.put("texts", "ids.txt", "".join(ids).encode()),
         "id_length": 2 * _ID_BYTES,
-        # By which the page puts items in order.
+        # To sort items by date.
         "fields": {
-            name: made.put_json("texts", "column", [item.fields.get(name) for item in items])
+            name: site_folder.put_json("texts", "column", [item.fields.get(name) for item in items])
             for name in fields
             if _DATES.match(name)
         },
     }
 
 
-def _labels(made: SiteFolder, items: Sequence[Item]) -> dict[str, Any]:
+def _labels(site_folder: SiteFolder, items: Sequence[Item]) -> dict[str, Any]:
     having: dict[str, list[int]] = {}
     for number, item in enumerate(items):
         for label in item.labels:
@@ -244,11 +248,11 @@ def _labels(made: SiteFolder, items: Sequence[Item]) -> dict[str, Any]:
     names = sorted(having, key=lambda name: (-len(having[name]), name))
     steps = [np.diff(having[name], prepend=0).tolist() for name in names]
     counts = [{"name": name, "count": len(having[name])} for name in names]
-    return {"all": counts, "items": made.put_json("texts", "labels", steps)}
+    return {"all": counts, "items": site_folder.put_json("texts", "labels", steps)}
 
 
-class _Small:
-    """Small images of items: as they are stored or, if larger, made from the originals.
+class _Thumbnails:
+    """Thumbnails of items: as stored or, if larger, made from the originals.
 
     Raises InvalidInputError: an original that is needed cannot be found.
     """
@@ -260,13 +264,13 @@ class _Small:
         self._originals = {item.id: _original(item) for item in pictured}
         if lost := [identifier for identifier, path in self._originals.items() if path is None]:
             raise InvalidInputError(
-                f"images of {side} pixels are made from the originals, and {len(lost):,} of "
-                f"{len(pictured):,} cannot be found, such as that of item {lost[0]!r}; ask for "
+                f"thumbnails of {side} pixels need the originals, but {len(lost):,} of "
+                f"{len(pictured):,} are missing, for example of item {lost[0]!r}; choose "
                 f"{THUMBNAIL_SIDE} pixels or fewer, or build the collection from their folder"
             )
 
     def of(self, item: Item) -> bytes:
-        """Return the small image of an item that has one."""
+        """Return the thumbnail of an item that has one."""
         path = self._originals.get(item.id)
         stored = b"" if path else self._collection.thumbnail(item.id)
         if self._side == THUMBNAIL_SIDE:
@@ -277,7 +281,7 @@ class _Small:
 
 
 def _original(item: Item) -> Path | None:
-    """Return the file of an item's image, in the folder that it follows."""
+    """Return the original of an item in its tracked folder, or None."""
     name = file_of(item)
     try:
         return original_of(Path(item.folder), name)[0] if item.folder and name else None
@@ -286,62 +290,68 @@ def _original(item: Item) -> Path | None:
 
 
 def _images(
-    made: SiteFolder, items: Sequence[Item], small: _Small | None, progress: Progress | None
+    site_folder: SiteFolder,
+    items: Sequence[Item],
+    small: _Thumbnails | None,
+    progress: Progress | None,
 ) -> tuple[dict[str, Any] | None, dict[int, int]]:
-    """Write small images, some in each file behind the places where they begin, and number them.
+    """Write thumbnails in files of some, each after a table of offsets, and number them.
 
-    Items of like codes are found together, and so are their images in a file.
+    They are in the order of codes: similar items are results together, and share a file.
     """
     pictured = [place for place, item in enumerate(items) if item.has_thumbnail]
     if small is None or not pictured:
         return None, {}
     pictured.sort(key=lambda place: items[place].code)
     files = []
-    for start in range(0, len(pictured), _IMAGES_A_FILE):
-        images = [small.of(items[place]) for place in pictured[start : start + _IMAGES_A_FILE]]
+    for start in range(0, len(pictured), _IMAGES_PER_FILE):
+        images = [small.of(items[place]) for place in pictured[start : start + _IMAGES_PER_FILE]]
         bounds = np.cumsum([4 * (len(images) + 1), *map(len, images)], dtype="<u4")
-        files.append(made.put("images", "images.bin", b"".join([bounds.tobytes(), *images])))
+        files.append(site_folder.put("images", "images.bin", b"".join([bounds.tobytes(), *images])))
         if progress is not None:
-            progress(start + len(images), len(pictured), "writing small images")
-    facts = {"files": made.put_json("images", "images", files), "per_file": _IMAGES_A_FILE}
+            progress(start + len(images), len(pictured), "writing thumbnails")
+    facts = {"files": site_folder.put_json("images", "images", files), "per_file": _IMAGES_PER_FILE}
     return facts, {place: slot for slot, place in enumerate(pictured)}
 
 
 def _words(
-    made: SiteFolder, items: Sequence[Item], stored: Sequence[Item]
+    site_folder: SiteFolder, items: Sequence[Item], stored: Sequence[Item]
 ) -> dict[str, Any] | None:
-    found = word_files(items, stored)
-    if not found.terms:
+    index = word_files(items, stored)
+    if not index.terms:
         return None
     return {
-        "lexicon": made.put_json(
-            "words", "lexicon", {"terms": found.terms, "counts": found.counts}
+        "lexicon": site_folder.put_json(
+            "words", "lexicon", {"terms": index.terms, "counts": index.counts}
         ),
-        "lengths": made.put("words", "lengths.bin", found.lengths.astype("<u2").tobytes()),
+        "lengths": site_folder.put("words", "lengths.bin", index.lengths.astype("<u2").tobytes()),
         "shards": [
-            (first, made.put_json("words", "words", postings)) for first, postings in found.pieces
+            (first, site_folder.put_json("words", "words", postings))
+            for first, postings in index.chunks
         ],
     }
 
 
-def _queries(made: SiteFolder, collection: Collection) -> dict[str, Any] | None:
-    """Write what turns typed words into a query vector, where the table of pieces can."""
+def _queries(site_folder: SiteFolder, collection: Collection) -> dict[str, Any] | None:
+    """Write the fast text encoder; return None if the collection has none."""
     try:
         table = collection.opened.fast_encoder
     except CollectionError:
-        return None  # words are still looked up
+        return None  # keyword search still works
     return {
-        "pieces": made.put_json("queries", "pieces", table.words),
-        "rows": made.put("queries", "rows.bin", table.rows.tobytes()),
+        "pieces": site_folder.put_json("queries", "pieces", table.words),
+        "rows": site_folder.put("queries", "rows.bin", table.rows.tobytes()),
         "scales": table.scales.tolist(),
-        "to_query": made.put("queries", "queries.bin", table.to_query.astype("<f4").tobytes()),
+        "to_query": site_folder.put(
+            "queries", "queries.bin", table.to_query.astype("<f4").tobytes()
+        ),
         "offset": table.offset.tolist(),
         "asked_as": collection.opened.facts.asked_as,
     }
 
 
 def _map(
-    made: SiteFolder,
+    site_folder: SiteFolder,
     collection: Collection,
     items: Sequence[Item],
     ids: Sequence[str],
@@ -356,35 +366,36 @@ def _map(
             label = shown.labels[0] if shown.labels else None
             name = shown.text[:_NAME_CHARS]
             points.append([slots.get(place), ids[place], round(x, 3), round(y, 3), label, name])
-    return made.put_json("map", "map", points)
+    return site_folder.put_json("map", "map", points)
 
 
 def _start(
-    made: SiteFolder,
+    site_folder: SiteFolder,
     facts: Mapping[str, Any],
     items: Sequence[Item],
-    small: _Small | None,
+    small: _Thumbnails | None,
     base_url: str | None,
 ) -> str:
-    """Return the page: the web interface with other answers, and some items for all to see."""
+    """Return ``index.html``: the web interface, with some items for browsers without JavaScript."""
     sources = {path.name: path.read_bytes() for path in sorted(PAGE.iterdir()) if path.is_file()}
     page = sources.pop(START).decode()
-    sources |= {path.name: path.read_bytes() for path in sorted(_OWN.glob("*.js"))}
-    home = made.put_sources("page", sources)
-    described = made.put_json("page", "site", facts)
+    sources |= {path.name: path.read_bytes() for path in sorted(_SCRIPTS.glob("*.js"))}
+    home = site_folder.put_sources("page", sources)
+    facts_file = site_folder.put_json("page", "site", facts)
     originals = "" if base_url is None else f" {base_url.rstrip('/')}/"
     policy = html.escape(_POLICY.format(originals=originals))
     name = html.escape(facts["name"])
     head = (
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        f'<meta name="acqh-site" content="{described}">\n'
+        f'<meta name="acqh-site" content="{facts_file}">\n'
         f"<title>{name}</title>"
     )
     shown: list[str] = []
-    for item in [each for each in items if each.text or each.has_thumbnail][:_LISTED]:
+    listed = [item for item in items if item.text or item.has_thumbnail]
+    for item in listed[:_LISTED]:
         image = ""
         if small is not None and item.has_thumbnail and len(shown) < _PICTURED:
-            source = made.put("start", "first.webp", small.of(item))
+            source = site_folder.put("start", "first.webp", small.of(item))
             image = f'<img src="{source}" alt="" loading="lazy"> '
         words = html.escape(item.text or ", ".join(item.labels))
         shown.append(f"<li>{image}{words}</li>")
@@ -403,12 +414,12 @@ def _start(
 def _replaced(page: str, marker: str, new: str) -> str:
     page, n_found = re.subn(marker, lambda _: new, page, flags=re.DOTALL)
     if not n_found:
-        raise AcqhError(f"{PAGE / START} has no {marker}, so no site can be made of it")
+        raise AcqhError(f"{PAGE / START} has no {marker}, so it cannot become a site")
     return page
 
 
 def _public_ids(identifiers: Iterable[str], key: str) -> list[str]:
-    """Return ids that say nothing of the items' own, which may be paths, and stay the same."""
+    """Return stable ids that do not reveal those of the items, which may be paths."""
     ids: dict[str, None] = {}
     for identifier in identifiers:
         content, salt = identifier.encode(), 0

@@ -1,4 +1,4 @@
-// Words as the service's full-text index knows them: without case, accents and English endings.
+// Words as in the server's full-text index: without case, accents and English endings.
 
 const WORD = /[\p{L}\p{M}\p{N}\p{Co}\p{So}\p{Sk}]+/gu;
 const SEPARATORS = /[\^`]/g; // the two symbols of ASCII are no words
@@ -13,7 +13,7 @@ export function plain(text) {
   return text.replace(COLOURED, "").normalize("NFKC");
 }
 
-/** A text as it is indexed and asked for: plain, with spaces around signs. */
+/** A text as it is indexed and searched: plain, with spaces around signs. */
 export function spaced(text) {
   return plain(text).replace(SPECIAL, (sign) => (standsAlone(sign) ? ` ${sign} ` : sign));
 }

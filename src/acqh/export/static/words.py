@@ -1,4 +1,4 @@
-"""The words of published items as files: SQLite's own index, read out, cut into pieces."""
+"""The full-text index of published items as files, read from SQLite in chunks."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -15,28 +15,28 @@ from acqh.collection.store.file import WORDS_SCHEMA
 from acqh.collection.store.vocabulary import VOCABULARY
 from acqh.collection.store.words import change_words, words_of
 
-# Numbers of one piece: some tens of kilobytes, which hosts send compressed.
-_PIECE_NUMBERS = 16_384
+# Numbers in a chunk: some tens of kilobytes, which hosts send compressed.
+_CHUNK_NUMBERS = 16_384
 _COLUMNS = ("text", "names", "labels", "signs")
 
 
 @dataclass(frozen=True, eq=False)
 class WordFiles:
-    """What the visitor's browser looks words up in."""
+    """Full-text index for keyword search in the browser."""
 
     terms: list[str]  # in the order of JavaScript
     counts: list[int]  # of the items that have each term, also in fields that are not published
-    # Of each piece: the number of its first term, and of each of its terms the items: step from the
-    # last one, how often it has the term, and where: four times the position plus the column.
-    pieces: list[tuple[int, list[list[int]]]]
+    # Per chunk: the number of its first term, and the postings of each term. A posting is the
+    # distance from the previous item, the number of places, and 4 * position + column of each.
+    chunks: list[tuple[int, list[list[int]]]]
     lengths: Ints  # (n_items,) uint16: words of each item, also of fields that are not published
 
 
 def word_files(published: Sequence[Item], stored: Sequence[Item]) -> WordFiles:
-    """Index the texts, names, labels and signs of items as a collection does, and read that out.
+    """Return the full-text index of items, as in their collection.
 
-    `stored`: the same items with all fields. Of words that are not published no more is read than
-    BM25 needs of them to score the others as the collection does.
+    `stored`: the same items with all fields. Of words that are not published, only the counts are
+    used that BM25 needs to give the scores of the collection.
     """
     with _indexed(stored) as connection:
         counts = dict(connection.execute("SELECT term, doc FROM temp.vocabulary"))
@@ -49,27 +49,27 @@ def word_files(published: Sequence[Item], stored: Sequence[Item]) -> WordFiles:
         for term, places in groupby(rows, itemgetter(0)):
             flat: list[int] = []
             last = 0
-            for item, found in groupby(places, itemgetter(1)):
-                at = sorted(4 * offset + _COLUMNS.index(column) for _, _, column, offset in found)
+            for item, group in groupby(places, itemgetter(1)):
+                at = sorted(4 * offset + _COLUMNS.index(column) for _, _, column, offset in group)
                 flat += [item - last, len(at), *at]
                 last = item
             postings[term] = flat
     terms = sorted(postings, key=lambda term: term.encode("utf-16-be"))
-    pieces: list[tuple[int, list[list[int]]]] = []
-    room = 0
+    chunks: list[tuple[int, list[list[int]]]] = []
+    n_free = 0
     for number, term in enumerate(terms):
-        if room <= 0:
-            pieces.append((number, []))
-            room = _PIECE_NUMBERS
-        pieces[-1][1].append(postings[term])
-        room -= len(postings[term])
-    kept = np.minimum(lengths, np.iinfo(np.uint16).max).astype(np.uint16)
-    return WordFiles(terms, [counts[term] for term in terms], pieces, kept)
+        if n_free <= 0:
+            chunks.append((number, []))
+            n_free = _CHUNK_NUMBERS
+        chunks[-1][1].append(postings[term])
+        n_free -= len(postings[term])
+    clipped = np.minimum(lengths, np.iinfo(np.uint16).max).astype(np.uint16)
+    return WordFiles(terms, [counts[term] for term in terms], chunks, clipped)
 
 
 @contextmanager
 def _indexed(items: Sequence[Item]) -> Iterator[sqlite3.Connection]:
-    """Give an index of the words of items, with its vocabulary and the places of words."""
+    """Yield a full-text index of items, with its vocabulary and the places of words."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(WORDS_SCHEMA)
         for number, item in enumerate(items, start=1):
