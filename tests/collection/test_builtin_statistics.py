@@ -36,7 +36,7 @@ def mean_rank(queries, items):
     return (scores > np.diag(scores)[:, np.newaxis]).sum(axis=1).mean()
 
 
-def test_sums_are_those_that_the_general_model_has():
+def test_statistics_are_those_of_the_builtin_model():
     builtin, found = builtin_model(), builtin_statistics(weight=500)
     moments = found.statistics.moments("image", "text")
     assert found.statistics.n_items == 500

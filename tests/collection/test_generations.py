@@ -113,7 +113,7 @@ def keeping_open_files(monkeypatch):
 
         monkeypatch.setattr(os, name, refuse)
     monkeypatch.setattr(shutil, "_use_fd_functions", False)
-    monkeypatch.setattr("acqh._core.files._PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr("acqh._core.files._RETRY_SECONDS", 0.5)
 
 
 def without_shared_memory(monkeypatch):
@@ -181,7 +181,7 @@ def test_a_manifest_that_is_being_read_is_replaced_when_it_is_free(tmp_path, mon
     path = tmp_path / "c.acqh"
     build(path).close()
     keeping_open_files(monkeypatch)
-    monkeypatch.setattr("acqh._core.files._PATIENCE_SECONDS", 30.0)
+    monkeypatch.setattr("acqh._core.files._RETRY_SECONDS", 30.0)
     reading = (path / "manifest.json").open("rb")
     threading.Timer(0.5, reading.close).start()
     build(path, "new", overwrite=True).close()

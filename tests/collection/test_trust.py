@@ -63,7 +63,7 @@ def test_most_items_do_not_stand_out_for_another(things):
     assert np.median(counts) < 12
 
 
-def test_the_same_answer_counts_what_stands_out(things):
+def test_an_answer_counts_its_confident_matches(things):
     with Collection.open(things) as collection:
         answer = collection.search(text="castle", k=24, mode="semantic")
         assert answer.n_confident == sum(hit.match > 0.5 for hit in answer.hits) > 0

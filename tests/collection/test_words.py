@@ -240,7 +240,7 @@ def test_of_items_with_every_word_what_is_seen_decides_before_the_length_of_text
     assert [number for number, *_ in best] == [6, 0]
 
 
-def test_a_few_of_the_words_do_not_push_out_what_stands_out_by_content():
+def test_some_of_the_words_do_not_outrank_a_confident_semantic_match():
     weak = WordHit(1, -2.0, False, share=0.25)
     best = fuse({2: 0.6, 1: 0.2}, [weak], 2, words_first=True)
     assert [number for number, *_ in best] == [2, 1]
