@@ -42,7 +42,7 @@ for similarity in ("shared", squared_cosine):
     index = acqh.CodeIndex(model.codebooks_).add(model.encode(labels=labels))
     hits = index.search(model.project(query.views["text"], view="text"), k=10)
 
-    found = np.array(train.items["subgroup"])[hits.ids]
-    same = np.mean(found == np.array(query.items["subgroup"])[:, None])
+    subgroups = np.array(train.items["subgroup"])[hits.ids]
+    same = np.mean(subgroups == np.array(query.items["subgroup"])[:, None])
     name = similarity if isinstance(similarity, str) else similarity.__name__
-    print(f"fitted to {name}: {same:.0%} of the first 10 answers are of the query's subgroup")
+    print(f"fitted to {name}: {same:.0%} of the first 10 hits are in the query's subgroup")

@@ -63,16 +63,16 @@ def efficientnet_lite0(weights=None):
 def score_loss(model, view, views, labels, device):
     """Return the loss of the features of some training items, given their rows."""
     codes = model.encode(views, labels=labels)
-    wanted, items = model.project_codes(codes), model.decode(codes)
+    targets, items = model.project_codes(codes), model.decode(codes)
     moment = items.T @ items / len(items)
-    scale = np.einsum("ij,jk,ik->i", wanted, moment, wanted).mean()  # the loss of zero vectors
-    projection, intercept, wanted, moment = (
+    scale = np.einsum("ij,jk,ik->i", targets, moment, targets).mean()  # the loss of zero vectors
+    projection, intercept, targets, moment = (
         torch.as_tensor(array, dtype=torch.float32, device=device)
-        for array in (model.projections_[view], model.intercepts_[view], wanted, moment / scale)
+        for array in (model.projections_[view], model.intercepts_[view], targets, moment / scale)
     )
 
     def loss(features, rows):
-        error = features @ projection + intercept - wanted[rows]
+        error = features @ projection + intercept - targets[rows]
         return torch.einsum("ij,jk,ik->i", error, moment, error).mean()
 
     return loss
@@ -102,13 +102,13 @@ class FineTuner:
         """Alternate both steps; `model_` is the ACQH model fitted on the final features."""
         self.losses_ = []
         for round_number in range(self.n_rounds):
-            known = {self.view: self.features(inputs), **views}
-            model = clone(self.model).fit(known, labels)
-            loss = score_loss(model, self.view, known, labels, self.device)
+            all_views = {self.view: self.features(inputs), **views}
+            model = clone(self.model).fit(all_views, labels)
+            loss = score_loss(model, self.view, all_views, labels, self.device)
             epochs = range(round_number * self.n_epochs, (round_number + 1) * self.n_epochs)
             self.losses_.append([self._train(inputs, loss, epoch) for epoch in epochs])
-        known = {self.view: self.features(inputs), **views}
-        self.model_ = clone(self.model).fit(known, labels)
+        all_views = {self.view: self.features(inputs), **views}
+        self.model_ = clone(self.model).fit(all_views, labels)
         return self
 
     def features(self, inputs):

@@ -21,12 +21,12 @@ from acqh.features import TagSVD
 data = acqh.load_dataset("emoji")
 train, query = data.split(test_size=0.2, groups="family", random_state=0)
 print(data)
-print(f"{len(train)} to learn from, {len(query)} to ask with")
+print(f"{len(train)} training items, {len(query)} queries")
 
 # %% [markdown]
 # ## Fit
-# Word counts become 400 components first. The solver is in closed form but for the codebooks; the
-# gap says how far it is from the best that any codes could do.
+# An SVD reduces word counts to 400 dimensions. Everything except the codebooks has a closed form.
+# The gap bounds the distance of the objective from its minimum over all codes.
 
 
 # %%
@@ -41,8 +41,8 @@ print(f"{model.optimality_gap_:.1e} above the lower bound after {model.n_iter_} 
 
 # %% [markdown]
 # ## Items without labels
-# Items may be coded by their labels, or, without any, by what their views predict. The second
-# tells items of one group apart. Either way an item is four bytes.
+# Items are encoded from their labels or, without labels, from their views. Codes from views also
+# distinguish items of one group. Either way an item takes four bytes.
 
 # %%
 by_labels = model.encode(labels=train.labels)
@@ -59,13 +59,13 @@ index = acqh.CodeIndex(model.codebooks_).add(by_views)  # ids are row numbers un
 
 # %%
 def show(view, rows):
-    """Print what some queries of one view find."""
+    """Print the hits of some queries of one view."""
     hits = index.search(model.project(query.views[view][rows], view=view), k=8)
-    for row, found in zip(rows, hits.ids, strict=True):
+    for row, ids in zip(rows, hits.ids, strict=True):
         if view == "text":
-            print(query.items["name"][row], "->", *(train.items["emoji"][n] for n in found))
+            print(query.items["name"][row], "->", *(train.items["emoji"][n] for n in ids))
         else:
-            names = ", ".join(train.items["name"][n] for n in found[:4])
+            names = ", ".join(train.items["name"][n] for n in ids[:4])
             print(query.items["emoji"][row], "->", names)
 
 
@@ -74,12 +74,12 @@ show("text", some)
 show("image", some)
 
 # %% [markdown]
-# A search is measured as it is: by ids, against the labels of both sides.
+# Evaluate the search result: ids of hits, and the labels of queries and items.
 
 # %%
 hits = index.search(model.project(query.views["text"], view="text"), k=50)
-found = acqh.metrics.evaluate(hits, query.labels, train.labels, cutoffs=(10, 50))
-print({cutoff: round(value, 3) for cutoff, value in found.mean_average_precision.items()})
+results = acqh.metrics.evaluate(hits, query.labels, train.labels, cutoffs=(10, 50))
+print({cutoff: round(value, 3) for cutoff, value in results.mean_average_precision.items()})
 
 # %% [markdown]
 # ## Save and load
@@ -91,15 +91,15 @@ with tempfile.TemporaryDirectory() as folder:
     index.save(Path(folder) / "index.acqh")
     again = acqh.load(Path(folder) / "model.acqh")
     opened = acqh.load(Path(folder) / "index.acqh")
-    asked = again.project(query.views["text"], view="text")
-    same = (opened.search(asked, k=5).ids == index.search(asked, k=5).ids).all()
-    print(f"{opened} opened; the same answers: {bool(same)}")
+    queries = again.project(query.views["text"], view="text")
+    same = (opened.search(queries, k=5).ids == index.search(queries, k=5).ids).all()
+    print(f"{opened} opened; same results: {bool(same)}")
 
 # %% [markdown]
 # ## Evaluation
-# In the labelled protocol the database is the training set, coded by its labels; in the unlabelled
-# one it is neither trained on nor labelled. Ridge regression to the labels, which stores four
-# bytes per *label*, is the control that a method has to be compared with.
+# In the labelled protocol the database is the training set, encoded from its labels. In the
+# unlabelled one it is held out and has no labels. Ridge regression to the labels, which stores four
+# bytes per *label*, is the trivial baseline.
 
 # %%
 for protocol in ("labelled", "unlabelled"):

@@ -43,7 +43,7 @@ def test_a_collection_says_how_it_was_built(tmp_path):
         assert opened.info().settings == stored
     assert "image_root" not in stored
     assert acqh.verify(tmp_path / "a.acqh").settings == stored
-    text = {"weight": 0.5, "similarity": "content", "rank": 1, "trust": 1.0}
+    text = {"weight": 0.5, "similarity": "content", "rank": 1, "caption_weight": 1.0}
     assert stored["targets"]["text"] == text
 
 

@@ -356,10 +356,10 @@ def test_wrong_training_data_is_refused_and_nothing_is_set(name, data):
     spoilt[2, 1] = np.inf
     with pytest.raises(ViewError, match="row 2"):
         method.fit({"image": spoilt, "text": text}, data.labels)
-    with pytest.raises(ViewError, match="paired by row"):
+    with pytest.raises(ViewError, match="rows"):
         method.fit({"image": image[:-1], "text": text}, data.labels)
     if "feature_maps" in method.get_params():
-        with pytest.raises(ViewError, match=r"given for \['sound'\]"):
+        with pytest.raises(ViewError, match=r"sound"):
             make(name, feature_maps={"sound": "bias"}).fit(data.views, data.labels)
     assert vars(method) == method.get_params(deep=False)
 

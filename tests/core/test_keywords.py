@@ -1,6 +1,7 @@
 """Unknown keywords are answered with the nearest one."""
 
 import pytest
+from sklearn.base import clone
 
 import acqh
 from acqh._core.keywords import suggest_keywords
@@ -38,3 +39,10 @@ def test_bench_run_names_the_nearest_keyword(tmp_path):
 def test_metrics_evaluate_names_the_nearest_keyword():
     with pytest.raises(TypeError, match="did you mean 'cutoffs'"):
         acqh.metrics.evaluate([[0]], [0], [0], cutoff=10)
+
+
+def test_acqh_names_the_nearest_keyword_and_keeps_its_parameters():
+    with pytest.raises(TypeError, match="did you mean 'random_state'"):
+        acqh.ACQH(8, seed=0)
+    model = acqh.ACQH(8, n_codebooks=2, random_state=0)
+    assert clone(model).get_params() == model.get_params()

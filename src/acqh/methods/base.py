@@ -83,8 +83,8 @@ class BaseMethod(BaseEstimator, ABC):
 
     A subclass stores its constructor arguments, checks them and the data in `fit`, and sets
     attributes that end in an underscore. Queries of any view become real vectors by `project`;
-    items become codes by `encode`, and `decode` gives the vectors that the codes stand for, so
-    that the score of a query and an item is an inner product.
+    items become codes by `encode`, and `decode` returns their reconstructions. The score of a
+    query and an item is an inner product.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class BaseMethod(BaseEstimator, ABC):
 
     @abstractmethod
     def decode(self, codes: Array) -> Floats:
-        """Return the vectors that codes stand for, one per row."""
+        """Return the reconstructions of codes, one per row."""
 
     def embed_queries(self, X: Matrix, *, view: str) -> Floats:
         """Return the vectors that score items: of `project`, or of the query's own code.
@@ -141,8 +141,8 @@ class BaseMethod(BaseEstimator, ABC):
         """Return mean average precision across views on held-out items, from 0 to 1.
 
         So that ``GridSearchCV`` and ``cross_val_score`` of scikit-learn work: give them a
-        MultiViewData with labels as ``X``; ``y`` may be the same labels, or left out. Raises
-        LabelError: there are no labels, which say what is relevant.
+        MultiViewData with labels as ``X``; ``y`` may be the same labels, or omitted. Raises
+        LabelError without labels, which define relevance.
         """
         return held_out_map(self, views, labels)
 
@@ -205,10 +205,10 @@ class BaseMethod(BaseEstimator, ABC):
         self, matrix: Matrix, view: str, coefficients: Floats, intercept: Floats | float = 0.0
     ) -> Floats:
         """Return a linear map of the mapped features of a checked view, in float64."""
-        found = np.empty((matrix.shape[0], coefficients.shape[1]))
+        projected = np.empty((matrix.shape[0], coefficients.shape[1]))
         for rows, block in self._mapped_blocks(matrix, view):
-            found[rows] = block @ coefficients + intercept
-        return found
+            projected[rows] = block @ coefficients + intercept
+        return projected
 
     def _check_labels(self, labels: Any) -> Matrix:
         """Read labels of any form as a matrix with the fitted columns."""
@@ -233,13 +233,13 @@ def labelled(views: Mapping[str, Any] | MultiViewData, labels: Any = None) -> Mu
         return views
     if views.labels is None:
         return MultiViewData(views.views, labels, present=views.present)
-    given = labels
+    label_matrix = labels
     if getattr(labels, "ndim", 1) == 1:
-        given = as_label_matrix(labels, views.label_names)[0]
-    if given.shape != views.labels.shape or (given != views.labels).sum():
+        label_matrix = as_label_matrix(labels, views.label_names)[0]
+    if label_matrix.shape != views.labels.shape or (label_matrix != views.labels).sum():
         raise InvalidInputError(
-            "labels were given twice, and differ: MultiViewData brings its own; give labels with a "
-            "mapping of views, or data without_labels()"
+            "labels differ from those of the MultiViewData; pass a mapping of views with labels, "
+            "or data without_labels()"
         )
     return views
 
@@ -254,20 +254,20 @@ def as_parts(views: Any, labels: Any = None) -> Iterator[MultiViewData]:
     if isinstance(views, Mapping | MultiViewData):
         yield labelled(views, labels)
         return
-    wanted = (
+    required = (
         "views must be a mapping of names to matrices, such as {'image': X, 'text': Y}, a "
         "MultiViewData or an iterable of them, not"
     )
     if not isinstance(views, Iterable) or isinstance(views, np.ndarray | str):
-        raise InvalidInputError(f"{wanted} {type(views).__name__}")
+        raise InvalidInputError(f"{required} {type(views).__name__}")
     is_empty = True
     for chunk in views:
         if not isinstance(chunk, MultiViewData):
             kind = type(views).__name__
-            raise InvalidInputError(f"{wanted} {kind} of {type(chunk).__name__}")
+            raise InvalidInputError(f"{required} {kind} of {type(chunk).__name__}")
         if labels is not None:
             raise InvalidInputError(
-                "labels were given beside an iterable, of which every part brings its own"
+                "labels cannot be combined with an iterable; pass MultiViewData with labels"
             )
         is_empty = False
         yield chunk
@@ -280,33 +280,33 @@ def as_parts(views: Any, labels: Any = None) -> Iterator[MultiViewData]:
 def held_out_map(method: BaseMethod, views: Any, labels: Any = None) -> float:
     """Return mean average precision across views, on items that `method` has not been fitted on.
 
-    `method`: fitted. `labels`: with a mapping of views only. Gives from 0 to 1: the mean over all
-    pairs of views of the figure for queries of the one and items coded by the other; items that
-    share a label are relevant. Raises LabelError: there are no labels.
+    `method`: fitted. `labels`: with a mapping of views only. Returns a mean from
+    0 to 1 over all pairs of a query view and an item view; items that share a label are relevant.
+    Raises LabelError without labels.
     """
     from acqh.metrics import RetrievalMetrics, relevance
 
     data = labelled(views, labels)
     if data.labels is None:
-        raise LabelError("a score needs labels: they say which items are relevant")
+        raise LabelError("a score needs labels, which define relevance; pass labels")
     names = list(data.views)
     rows = np.arange(len(data))[:: -(-len(data) // _MAX_QUERIES)]
     pairs = [(names[0], names[0])] if len(names) == 1 else list(permutations(names, 2))
-    found = []
-    for query, coded in pairs:
-        vectors = method.decode(_codes(method, data, coded))
+    precisions = []
+    for query, item_view in pairs:
+        vectors = method.decode(_codes(method, data, item_view))
         queries = method.embed_queries(data.views[query][rows], view=query)
         metrics = RetrievalMetrics((None,))
         for block in slices(len(rows), max(1, _MAX_SCORES // len(data))):
             scores = queries[block] @ vectors.T
             relevant = relevance(data.labels[rows[block]], data.labels)
-            if query == coded:
-                # An item that finds itself says nothing.
+            if query == item_view:
+                # Exclude the query itself.
                 itself = np.arange(len(scores)), rows[block]
                 scores[itself], relevant[itself] = -np.inf, False
             metrics.update(scores, relevant)
-        found.append(metrics.result().mean_average_precision[None])
-    return float(np.mean(found))
+        precisions.append(metrics.result().mean_average_precision[None])
+    return float(np.mean(precisions))
 
 
 def _codes(method: BaseMethod, data: MultiViewData, view: str) -> Any:

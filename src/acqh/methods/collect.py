@@ -41,24 +41,23 @@ def unit_name(view: str) -> str:
 
 @dataclass(frozen=True)
 class MappedStatistics:
-    """The sums over all chunks and what they are sums of."""
+    """Statistics of all chunks, with the feature maps, widths and labels of the data."""
 
     statistics: Statistics  # of the mapped features
     feature_maps: dict[str, Any]  # fitted on the first chunk
     widths: dict[str, int]  # width of each view before its feature map
     label_names: tuple[str, ...]
     dtype: np.dtype[Any]  # float32 if it holds the numbers of all views, otherwise float64
-    units: tuple[str, ...] = ()  # views that are also summed with their rows scaled to unit length
-    # each (n_items, n_features): features of the part that the maps were fitted to, by
-    # maps that saw what it is to be predicted as: each row as if they had not seen it.
-    left_out: Mapping[str, Matrix] = field(default_factory=dict)
+    units: tuple[str, ...] = ()  # views that also have statistics of rows scaled to unit length
+    # Each (n_items, n_features): leave-one-out features of the training part of kernel maps.
+    held_out: Mapping[str, Matrix] = field(default_factory=dict)
 
     @classmethod
-    def of_sums(cls, stats: Statistics, label_names: Any = None) -> "MappedStatistics":
-        """Return what sums alone say of the data.
+    def of_statistics(cls, stats: Statistics, label_names: Any = None) -> "MappedStatistics":
+        """Wrap statistics of unmapped features.
 
-        `label_names`: sequence of str; their numbers by default. Raises LabelError: another number
-        of names than of label columns.
+        `label_names`: sequence of str; by default their numbers. Raises LabelError if the number of
+        names differs from that of label columns.
         """
         names = label_names or [str(column) for column in range(stats.n_labels)]
         if len(names) != stats.n_labels:
@@ -70,19 +69,19 @@ class MappedStatistics:
 
     @property
     def spanned(self) -> tuple[str, ...]:
-        """Views that are known only in the space that the items fitted first span."""
+        """Views that are projected on the span of the first items."""
         return self._mapped_by(RowSpace)
 
     @property
     def anchored(self) -> tuple[str, ...]:
-        """Views whose feature map holds training rows that taught it."""
+        """Views whose feature map stores training rows."""
         return self._mapped_by(KernelMap)
 
     def _mapped_by(self, kind: type[Any]) -> tuple[str, ...]:
         return tuple(
             view
-            for view, own in self.feature_maps.items()
-            if any(isinstance(step, kind) for step in steps_of(own))
+            for view, feature_map in self.feature_maps.items()
+            if any(isinstance(step, kind) for step in steps_of(feature_map))
         )
 
     @property
@@ -95,64 +94,68 @@ class MappedStatistics:
         )
 
     def empty_statistics(self) -> Statistics:
-        """Return statistics of the same features over no items, to be added to."""
-        own = self.statistics
-        return Statistics(own.widths, own.n_labels, own.config)
+        """Return empty statistics of the same features."""
+        stats = self.statistics
+        return Statistics(stats.widths, stats.n_labels, stats.config)
 
     def map_rows(self, views: Mapping[str, Matrix]) -> dict[str, Matrix]:
-        """Return rows through their feature maps, and those of unit length if views need them."""
+        """Return mapped rows, and those scaled to unit length if views need them."""
         mapped = {view: map_features(self.feature_maps, rows, view) for view, rows in views.items()}
         units = {unit_name(view): unit_rows(mapped[view]) for view in self.units if view in mapped}
         return mapped | units
 
     def map_sample(self, views: Mapping[str, Matrix]) -> dict[str, Matrix]:
-        """Return sampled rows through their feature maps; those of taught views are mapped."""
-        maps = {view: own for view, own in self.feature_maps.items() if view not in self.taught}
+        """Return mapped sampled rows; rows of taught views are already mapped."""
+        maps = {
+            view: feature_map
+            for view, feature_map in self.feature_maps.items()
+            if view not in self.taught
+        }
         return {view: map_features(maps, rows, view) for view, rows in views.items()}
 
 
 def collect(
     parts: Iterable[MultiViewData],
-    known: MappedStatistics | Callable[[MultiViewData], MappedStatistics],
+    schema: MappedStatistics | Callable[[MultiViewData], MappedStatistics],
 ) -> MappedStatistics:
-    """Sum over all parts of the training data, in one pass.
+    """Collect the statistics of all parts of the training data in one pass.
 
     Parameters
     ----------
     parts : iterable of MultiViewData
         At least one; with the same views, widths and label names.
-    known : MappedStatistics or callable
-        What the data must be like: feature maps are used as they are, and the same is kept. Or a
-        function that says so of the first part, such as `describe`.
+    schema : MappedStatistics or callable
+        Feature maps, views, labels and config of the data; or a function that returns them for
+        the first part, such as `fit_schema`.
 
     Returns
     -------
     MappedStatistics
-        Of these parts alone, also where `known` is given.
+        Statistics of these parts only.
 
     Raises
     ------
     LabelError
-        Other label names.
+        A part has other label names.
     ViewError
         A part has other views or widths.
     """
     statistics = None
     for part in parts:
-        if not isinstance(known, MappedStatistics):
-            known = known(part)
+        if not isinstance(schema, MappedStatistics):
+            schema = schema(part)
         if statistics is None:
-            statistics = known.empty_statistics()
-        add_part(part, known, statistics)
-        known = replace(known, left_out={})
-        # The next part may be as large as memory allows: this one must be gone when it is read.
+            statistics = schema.empty_statistics()
+        add_part(part, schema, statistics)
+        schema = replace(schema, held_out={})
+        # Free this part before the next one is read: a part may fill the memory.
         del part
-    if not isinstance(known, MappedStatistics) or statistics is None:
-        raise InvalidInputError("there is no data: no part was given")
-    return replace(known, statistics=statistics)
+    if not isinstance(schema, MappedStatistics) or statistics is None:
+        raise InvalidInputError("the training data are empty; pass at least one part")
+    return replace(schema, statistics=statistics)
 
 
-def describe(
+def fit_schema(
     part: MultiViewData,
     feature_maps: Any = None,
     config: StatisticsConfig = NO_SAMPLE,
@@ -164,7 +167,7 @@ def describe(
     device: Any = None,
     max_memory: int = MAX_MEMORY,
 ) -> MappedStatistics:
-    """Fit the feature maps to a part; return what all parts must be like, with sums of none.
+    """Fit the feature maps on a part; return the schema of all parts, with empty statistics.
 
     Parameters
     ----------
@@ -173,48 +176,48 @@ def describe(
     config : StatisticsConfig
         Default: no cross products, no sample.
     units : tuple of str
-        Views whose rows, scaled to unit length, are summed as views of their own.
+        Views that also have statistics of their rows scaled to unit length.
     responses : (n_items, n_dimensions), optional
-        What kernel maps learn to predict; a row of NaN where it is not known.
+        Targets of kernel maps; rows of NaN are missing.
     rng : Generator, optional
-        Seeds feature maps that draw at random and bring no seed of their own.
+        Seeds random feature maps without a seed.
     is_whole : bool
-        Whether the part is all there is. Views with more features than it has items are then summed
-        in the space that the items span.
+        Whether the part is all data. Views with more features than items are then projected on the
+        span of the items.
     device : torch device, optional
-        Where kernel maps are learnt; on the host by default.
+        Device for the fit of kernel maps. Default: the host.
     max_memory : int
         Bytes that maps may take on a device.
     """
     kinds = [matrix.dtype for matrix in part.views.values()]
-    left_out: dict[str, Floats] = {}
+    held_out: dict[str, Floats] = {}
     maps = fit_feature_maps(
         feature_maps,
         part,
         rng=rng,
         responses=responses,
-        left_out=left_out,
+        held_out=held_out,
         device=device,
         max_memory=max_memory,
     )
-    known = MappedStatistics(
+    schema = MappedStatistics(
         statistics=Statistics({}, len(part.label_names)),
-        feature_maps=_narrowed(maps, part, left_out) if is_whole else maps,
+        feature_maps=_narrowed(maps, part, held_out) if is_whole else maps,
         widths={view: matrix.shape[1] for view, matrix in part.views.items()},
         label_names=part.label_names,
         dtype=np.result_type(np.float32, *kinds),
         units=units,
-        left_out=left_out,
+        held_out=held_out,
     )
-    others = {view: matrix[:1] for view, matrix in part.views.items() if view not in left_out}
-    first = known.map_rows(others) | left_out
+    others = {view: matrix[:1] for view, matrix in part.views.items() if view not in held_out}
+    first = schema.map_rows(others) | held_out
     widths = {view: matrix.shape[1] for view, matrix in first.items()}
-    return replace(known, statistics=Statistics(widths, len(part.label_names), config))
+    return replace(schema, statistics=Statistics(widths, len(part.label_names), config))
 
 
 def _narrowed(maps: dict[str, Any], part: MultiViewData, narrow: Collection[str]) -> dict[str, Any]:
-    """Put a `RowSpace` behind the maps of views with more features than items."""
-    found = dict(maps)
+    """Append a `RowSpace` to the maps of views with more features than items."""
+    narrowed = dict(maps)
     for view, matrix in part.views.items():
         if view in narrow:
             continue
@@ -222,56 +225,57 @@ def _narrowed(maps: dict[str, Any], part: MultiViewData, narrow: Collection[str]
         first = map_features(maps, matrix[rows[:1]], view)
         if first.shape[1] > max(_WIDE, rows.size):
             space = RowSpace().fit(map_features(maps, matrix[rows], view))
-            found[view] = as_step([*steps_of(maps.get(view)), space])
-    return found
+            narrowed[view] = as_step([*steps_of(maps.get(view)), space])
+    return narrowed
 
 
-def add_part(part: MultiViewData, known: MappedStatistics, statistics: Statistics) -> None:
+def add_part(part: MultiViewData, schema: MappedStatistics, statistics: Statistics) -> None:
     """Add the items of one part to statistics, in place.
 
-    `part`: none of its items need have a label. `known`: what the part must be like, and the
-    feature maps to use; where it brings features that were left out, the part is the one that its
-    maps were fitted to. `statistics`: as `MappedStatistics.empty_statistics` gives them, or those
-    of parts before. Raises LabelError, ViewError: as `collect` does.
+    `part`: with or without labels. `schema`: the feature maps, and the expected views and labels.
+    With held-out features, the part must be the one that its maps were fitted on. `statistics`:
+    from `MappedStatistics.empty_statistics`, or with earlier parts. Raises the errors of `collect`.
     """
-    check_same(part, known)
+    check_same(part, schema)
     start, keys = 0, []
-    # The sample holds predictions that never saw the row, instead of the row itself.
-    predictions: dict[str, list[Matrix]] = {view: [] for view in known.taught}
+    # For taught views the sample stores leave-one-out predictions instead of rows.
+    predictions: dict[str, list[Matrix]] = {view: [] for view in schema.taught}
     for chunk in part.chunks(CHUNK_ROWS):
-        here = slice(start, start + len(chunk))
-        start = here.stop
-        ready = {view: rows[here] for view, rows in known.left_out.items()}
+        chunk_rows = slice(start, start + len(chunk))
+        start = chunk_rows.stop
+        ready = {view: rows[chunk_rows] for view, rows in schema.held_out.items()}
         others = {view: rows for view, rows in chunk.views.items() if view not in ready}
         present = dict(chunk.present)
-        present |= {unit_name(view): present[view] for view in known.units}
-        mapped = known.map_rows(others) | ready
+        present |= {unit_name(view): present[view] for view in schema.units}
+        mapped = schema.map_rows(others) | ready
         statistics.update(mapped, chunk.labels, present, rows={})
         if statistics.config.sample_size:
             keys.append(row_keys(chunk.views, chunk.labels, chunk.present))
             for view, blocks in predictions.items():
                 blocks.append(mapped[view])
     if keys:
-        # Of the whole part, so that its rows are copied once.
-        rows = {**part.views} | {view: np.concatenate(it) for view, it in predictions.items()}
+        # Once per part, so that its rows are copied once.
+        rows = {**part.views} | {
+            view: np.concatenate(blocks) for view, blocks in predictions.items()
+        }
         statistics.add_rows(rows, part.labels, part.present, np.concatenate(keys))
 
 
 def takes_tensors(feature_maps: Mapping[str, Any], view: str) -> bool:
-    """Whether rows of a view have a map, and can go through it as tensors."""
+    """Whether a view has a feature map that supports tensors."""
     steps = steps_of(feature_maps.get(view))
     return bool(steps) and all(getattr(step, "takes_tensors", False) for step in steps)
 
 
 def map_tensors(feature_maps: Mapping[str, Any], views: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return rows of views through their feature maps.
+    """Return mapped rows of views.
 
-    Raises InvalidInputError: a feature map takes arrays only.
+    Raises InvalidInputError for a feature map that does not support tensors.
     """
     for name in views:
         if name in feature_maps and not takes_tensors(feature_maps, name):
             raise InvalidInputError(
-                f"the feature map of view '{name}' takes arrays only, got a tensor; give arrays"
+                f"the feature map of view '{name}' does not support tensors; pass arrays"
             )
     return {
         name: feature_maps[name].transform(rows) if name in feature_maps else rows
@@ -279,15 +283,15 @@ def map_tensors(feature_maps: Mapping[str, Any], views: Mapping[str, Tensor]) ->
     }
 
 
-def check_same(part: Any, known: MappedStatistics) -> None:
-    """Refuse a part of other views, widths or labels than those before."""
+def check_same(part: Any, schema: MappedStatistics) -> None:
+    """Raise ViewError or LabelError for a part with other views, widths or labels than before."""
     widths = {view: matrix.shape[1] for view, matrix in part.views.items()}
-    if widths != known.widths:
-        raise ViewError(f"views and widths were {known.widths} before, now they are {widths}")
-    if part.labels is not None and part.label_names != known.label_names:
+    if widths != schema.widths:
+        raise ViewError(f"views and widths must be {schema.widths} as before, got {widths}")
+    if part.labels is not None and part.label_names != schema.label_names:
         raise LabelError(
-            "label names differ from those before; give label_names= to every part, so that a "
-            "column means the same label everywhere"
+            "label names differ from those of earlier parts; pass the same label_names= with every "
+            "part"
         )
 
 
@@ -298,83 +302,85 @@ def fit_feature_maps(
     rng: np.random.Generator | None = None,
     n_anchors: int | None = None,
     responses: Floats | None = None,
-    left_out: dict[str, Floats] | None = None,
+    held_out: dict[str, Floats] | None = None,
     device: Any = None,
     max_memory: int = MAX_MEMORY,
 ) -> dict[str, Any]:
-    """Return fitted feature maps by view; each sees only the rows that have the view.
+    """Return fitted feature maps by view; each is fitted on the rows that have the view.
 
-    A view whose numbers, as mapped, are too large, too small or too far from zero for sums of
-    squares also gets an `acqh.features.Condition`.
+    If the squares of mapped numbers would overflow, underflow or lose precision, the view also
+    gets an `acqh.features.Condition`.
 
     Parameters
     ----------
     feature_maps : mapping of str to feature map, one feature map for all views, or None
     data : MultiViewData
     rng : Generator, optional
-        Seeds every map that draws at random and brings no seed of its own.
+        Seeds random feature maps without a seed.
     n_anchors : int, optional
-        Anchors of maps that are given by the name of an RBF variant.
+        Anchors of RBF maps that are selected by name.
     responses : (n_items, n_dimensions), optional
-        What kernel maps learn to predict; a row of NaN where it is not known.
-    left_out : dict, optional
-        Gets, for each view with such a map, the features of the items as they are predicted when
-        each is left out; zeros where the view is missing.
+        Targets of kernel maps; rows of NaN are missing.
+    held_out : dict, optional
+        Output: for each view with such a map, the leave-one-out features of the items; zeros if
+        the view is missing.
     device : torch device, optional
-        Where such maps of dense views are learnt; on the host by default.
+        Device for the fit of such maps of dense views. Default: the host.
     max_memory : int
-        Bytes on a device, of which half is for kernels.
+        Memory limit on a device in bytes; kernels use half of it.
 
     Raises
     ------
     ViewError
-        A map is given for a view that there is not.
+        A feature map for an unknown view.
     """
     feature_maps = maps_by_view(feature_maps, data.views)
-    found: dict[str, Any] = {}
+    fitted_maps: dict[str, Any] = {}
     for view, matrix in data.views.items():
-        here, kind = data.present[view], feature_maps.get(view)
-        if not here.any():
+        rows_present, kind = data.present[view], feature_maps.get(view)
+        if not rows_present.any():
             continue
-        if responses is not None and left_out is not None and is_kernel(kind):
-            here = here & np.isfinite(responses).all(axis=1)
+        if responses is not None and held_out is not None and is_kernel(kind):
+            rows_present = rows_present & np.isfinite(responses).all(axis=1)
             place = None if device is None or is_sparse(matrix) else (device, max_memory)
-            found[view], features = _fit_kernel(kind, matrix[here], responses[here], rng, place)
-            left_out[view] = np.zeros((len(here), features.shape[1]), features.dtype)
-            left_out[view][here] = features
-            others = data.present[view] & ~here
+            fitted_maps[view], features = _fit_kernel(
+                kind, matrix[rows_present], responses[rows_present], rng, place
+            )
+            held_out[view] = np.zeros((len(rows_present), features.shape[1]), features.dtype)
+            held_out[view][rows_present] = features
+            others = data.present[view] & ~rows_present
             if others.any():
-                left_out[view][others] = found[view].transform(upcast_half(matrix[others]))
+                held_out[view][others] = fitted_maps[view].transform(upcast_half(matrix[others]))
         else:
-            # Rows that are all wanted are not copied: they may be most of what memory holds.
-            rows = matrix if here.all() else matrix[here]
-            found[view] = _fit_steps(kind, rows, rng, n_anchors)
-    return {view: fitted for view, fitted in found.items() if fitted is not None}
+            # Do not copy if all rows are present: they may fill most of the memory.
+            rows = matrix if rows_present.all() else matrix[rows_present]
+            fitted_maps[view] = _fit_steps(kind, rows, rng, n_anchors)
+    return {view: fitted for view, fitted in fitted_maps.items() if fitted is not None}
 
 
 def maps_by_view(feature_maps: Any, views: Collection[str]) -> Mapping[str, Any]:
     """Return the feature map of every view that has one.
 
-    Raises ViewError: a map is given for a view that there is not.
+    Raises ViewError for a feature map of an unknown view.
     """
     if not isinstance(feature_maps, Mapping):
         return {} if feature_maps is None else dict.fromkeys(views, feature_maps)
     unknown = set(feature_maps) - set(views)
     if unknown:
         raise ViewError(
-            f"feature maps are given for {sorted(unknown)}, but the views are {sorted(views)}"
+            f"feature maps for unknown views {sorted(unknown)}; the views are {sorted(views)}"
         )
     return feature_maps
 
 
 def has_kernel(feature_maps: Any) -> bool:
-    """Whether the feature map of a view is one that learns from what is to be predicted."""
-    own = feature_maps.values() if isinstance(feature_maps, Mapping) else [feature_maps]
-    return any(map(is_kernel, own))
+    """Whether a view has a kernel map, which is fitted to targets."""
+    maps = feature_maps.values() if isinstance(feature_maps, Mapping) else [feature_maps]
+    return any(map(is_kernel, maps))
 
 
 def is_kernel(kind: Any) -> bool:
-    """Whether a feature map is one that learns from what is to be predicted."""
+    """Whether a feature map is a kernel map, which is fitted to targets."""
     if isinstance(kind, str):
         return kind == "kernel"
     return isinstance(kind, KernelMap | Pipeline) and isinstance(steps_of(kind)[-1], KernelMap)
@@ -387,32 +393,32 @@ def _fit_kernel(
     rng: np.random.Generator | None,
     place: tuple[Any, int] | None,
 ) -> tuple[Any, Floats]:
-    """Fit a kernel map, and what comes before it, to responses; return it with its features."""
-    *before, own = steps_of(make_map(kind, rng, None))
+    """Fit a kernel map and its preceding steps to responses; return it with its features."""
+    *before, kernel_map = steps_of(make_map(kind, rng, None))
     if not before and (needed := _condition(rows)) is not None:
         before = [needed]
     rows = upcast_half(rows)
     for step in before:
         rows = step.fit(rows).transform(rows)
     if place is None:
-        features = own.fit_to(rows, responses)
+        features = kernel_map.fit_to(rows, responses)
     else:
         device, max_memory = place
-        features = bounded(own, max_memory).fit_to(to_tensor(rows, device), responses)
+        features = limit_memory(kernel_map, max_memory).fit_to(to_tensor(rows, device), responses)
         features = features.cpu().numpy()
-    return as_step([*before, own]), features
+    return as_step([*before, kernel_map]), features
 
 
-def bounded(own: KernelMap, max_memory: int) -> KernelMap:
-    """Let the kernels of a map take at most half of the memory on a device."""
-    own.max_memory = min(own.max_memory, max(max_memory // 2, 1))
-    return own
+def limit_memory(kernel_map: KernelMap, max_memory: int) -> KernelMap:
+    """Limit the kernels of a map to half of the memory on a device."""
+    kernel_map.max_memory = min(kernel_map.max_memory, max(max_memory // 2, 1))
+    return kernel_map
 
 
 def _fit_steps(
     kind: Any, rows: Matrix, rng: np.random.Generator | None, n_anchors: int | None
 ) -> Any:
-    """Fit a view's own map, and beside it the conditions that its numbers need."""
+    """Fit the map of a view, with the conditions that its numbers need."""
     steps = [_condition(rows)] if kind is None or isinstance(kind, str) else []
     if kind is not None:
         for step in filter(None, steps):
@@ -424,41 +430,41 @@ def _fit_steps(
 
 
 def as_step(steps: list[Any]) -> Any:
-    """Return several maps as one."""
+    """Return several maps as one pipeline."""
     if len(steps) == 1:
         return steps[0]
     return Pipeline([(str(number), step) for number, step in enumerate(steps)])
 
 
-def steps_of(own: Any) -> list[Any]:
-    """Return the maps that a view's own consists of; none where it has none."""
-    if isinstance(own, Pipeline):
-        return [step for _, step in own.steps]
-    return [] if own is None else [own]
+def steps_of(feature_map: Any) -> list[Any]:
+    """Return the steps of a feature map; empty for None."""
+    if isinstance(feature_map, Pipeline):
+        return [step for _, step in feature_map.steps]
+    return [] if feature_map is None else [feature_map]
 
 
-def _condition(rows: Matrix, own: Any = None) -> Condition | None:
-    """Return what rows, as mapped, need before their squares are summed."""
+def _condition(rows: Matrix, feature_map: Any = None) -> Condition | None:
+    """Return the conditioning that mapped rows need, or None."""
     some = upcast_half(rows[:: max(1, rows.shape[0] // CONDITION_ROWS)])
-    mapped = some if own is None else own.transform(some)
+    mapped = some if feature_map is None else feature_map.transform(some)
     return Condition().fit(mapped) if centering_offset(mapped).any() else None
 
 
 def make_map(
     kind: Any, rng: np.random.Generator | None = None, n_anchors: int | None = None
 ) -> Any:
-    """Return an unfitted map of a name or of one like it, seeded where it brings no seed."""
-    made = make_feature_map(kind)
-    if not hasattr(made, "get_params"):
-        return made
-    params = made.get_params(deep=True)
+    """Return an unfitted feature map from a name or a template; set missing seeds."""
+    feature_map = make_feature_map(kind)
+    if not hasattr(feature_map, "get_params"):
+        return feature_map
+    params = feature_map.get_params(deep=True)
     if isinstance(kind, str) and n_anchors is not None and "n_anchors" in params:
-        made.set_params(n_anchors=n_anchors)
+        feature_map.set_params(n_anchors=n_anchors)
     if rng is not None:
         unset = [
             key
             for key, value in sorted(params.items())
             if value is None and key.rpartition("__")[2] == "random_state"
         ]
-        made.set_params(**{key: int(rng.integers(2**31)) for key in unset})
-    return made
+        feature_map.set_params(**{key: int(rng.integers(2**31)) for key in unset})
+    return feature_map

@@ -25,8 +25,8 @@ def find_device(views: Any, labels: Any, device: str | None) -> Any:
     """
     if device is not None:
         return check_device(device)
-    given = [*views.values(), labels] if isinstance(views, Mapping) else [labels]
-    return next((value.device for value in given if is_tensor(value)), None)
+    arrays = [*views.values(), labels] if isinstance(views, Mapping) else [labels]
+    return next((value.device for value in arrays if is_tensor(value)), None)
 
 
 def to_host(views: Any, labels: Any) -> tuple[Any, Any]:
@@ -66,18 +66,18 @@ def _read(value: Any, name: str, device: Any) -> Any:
     return tensor
 
 
-def project_tensor(matrix: Any, view: str, own: QueryMaps, device: Any, max_memory: int) -> Tensor:
+def project_tensor(matrix: Any, view: str, maps: QueryMaps, device: Any, max_memory: int) -> Tensor:
     """Return query vectors, (n_queries, n_components), in the precision of the codebooks."""
     torch = require("torch")
-    dtype = tensor_dtype(own.codebooks.dtype)
-    weights = to_tensor(own.projections[view], device, dtype)
-    offset = to_tensor(own.intercepts[view], device, dtype)
+    dtype = tensor_dtype(maps.codebooks.dtype)
+    weights = to_tensor(maps.projections[view], device, dtype)
+    offset = to_tensor(maps.intercepts[view], device, dtype)
     vectors = torch.empty((len(matrix), len(offset)), dtype=dtype, device=device)
     per_row = max(3 * dtype.itemsize * len(weights), 8 * matrix.shape[1])
     for rows in row_blocks(len(matrix), per_row, max_memory):
         block = {view: to_tensor(matrix[rows], device)}
-        mapped = map_tensors(own.feature_maps, block)[view].to(dtype)
+        mapped = map_tensors(maps.feature_maps, block)[view].to(dtype)
         torch.addmm(offset, mapped, weights, out=vectors[rows])
-        if view in own.units:
-            vectors[rows] += unit_rows(mapped) @ to_tensor(own.units[view], device, dtype)
+        if view in maps.units:
+            vectors[rows] += unit_rows(mapped) @ to_tensor(maps.units[view], device, dtype)
     return vectors

@@ -32,8 +32,8 @@ class QueryMaps:
     @classmethod
     def of(cls, model: Any) -> "QueryMaps":
         """Return those of a fitted model."""
-        found: list[Any] = [getattr(model, name) for name in (*_ATTRIBUTES, "feature_maps_")]
-        return cls(*found)
+        values: list[Any] = [getattr(model, name) for name in (*_ATTRIBUTES, "feature_maps_")]
+        return cls(*values)
 
     def project(self, X: Any, *, view: str) -> Floats:
         """Return query vectors, (n_queries, n_components); see `acqh.ACQH.project`."""
@@ -49,8 +49,8 @@ class QueryMaps:
 class _StoredMaps(Mapping[str, Any]):
     """Feature maps of a bundle, each made when it is first asked for."""
 
-    def __init__(self, described: Mapping[str, Any], arrays: dict[str, Any]) -> None:
-        self._described = described
+    def __init__(self, stored_maps: Mapping[str, Any], arrays: dict[str, Any]) -> None:
+        self._described = stored_maps
         self._arrays = arrays
         self._made: dict[str, Any] = {}
 
@@ -78,18 +78,18 @@ def query_maps_of(bundle: Bundle) -> QueryMaps:
         case {"method": str(name)}:
             raise CorruptBundleError(f"{path} holds a {name!r}, not an ACQH")
         case _:
-            raise CorruptBundleError(f"{path} does not describe a method")
+            raise CorruptBundleError(f"{path} is not a saved method")
     arrays = bundle.arrays(MEMBER)
     try:
-        found = {
+        values = {
             name: unpack(attributes[name], arrays, HOMES, use_all=False) for name in _ATTRIBUTES
         }
-        described = dict(attributes["feature_maps_"]["dict"])
-        maps = QueryMaps(*(*found.values(), _StoredMaps(described, arrays)))
+        stored_maps = dict(attributes["feature_maps_"]["dict"])
+        maps = QueryMaps(*(*values.values(), _StoredMaps(stored_maps, arrays)))
         for attribute, hint in zip(_ATTRIBUTES, get_type_hints(QueryMaps).values(), strict=False):
-            if not fits(found[attribute], hint):
+            if not fits(values[attribute], hint):
                 raise InvalidInputError(f"{attribute} is not a {hint}")
-        check_sizes(found, params["n_codebooks"])
+        check_sizes(values, params["n_codebooks"])
     except (InvalidInputError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise CorruptBundleError(f"{path} holds no readable 'acqh': {error}") from error
     return maps

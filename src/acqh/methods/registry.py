@@ -50,8 +50,9 @@ class MethodInfo:
         How a database item is stored: one byte per codebook, bits, or real numbers. A class that
         derives from one of binary or additive methods need not say it again.
     modes : tuple of {"training", "single", "fused"}
-        How a database can be coded; the paper's own way first. ``"training"`` uses the items'
-        labels or training codes, ``"single"`` one view, ``"fused"`` all views together.
+        Kinds of database codes; that of the paper first. ``"training"``: training codes, from the
+        items' labels. ``"single"``: out-of-sample codes from one view. ``"fused"``: out-of-sample
+        codes from all views.
     status : {"authors' code", "paper", "reconstructed", "plug-in"}
         What the implementation follows: the authors' program, the formulas of the paper, or, if
         neither gives the whole method, its description. Methods from elsewhere are plug-ins.
@@ -80,8 +81,8 @@ class MethodInfo:
     def __post_init__(self) -> None:
         if self.label_free is None:
             object.__setattr__(self, "label_free", not self.supervised)
-        if not self.year and (found := re.search(r"\d{4}$", self.reference)):
-            object.__setattr__(self, "year", int(found[0]))
+        if not self.year and (year := re.search(r"\d{4}$", self.reference)):
+            object.__setattr__(self, "year", int(year[0]))
 
 
 # Where each method of the package is, below `acqh.methods`: it is imported when it is asked for.
@@ -112,8 +113,8 @@ CLASSES = {
 }
 KIND = "method"
 MEMBER = "fitted"
-# What files can name beside scikit-learn's classes, and where it is: encoders, those of users
-# included, feature maps, and what methods are made of.
+# Modules of the classes that files can name, in addition to those of scikit-learn: encoders
+# (including those of users), feature maps, and parts of methods.
 HOMES: ChainMap[str, Any] = ChainMap(
     _ENCODERS,
     _MAPS,
@@ -150,10 +151,14 @@ def register(**facts: Any) -> Callable[[Method], Method]:
     def enter(cls: Method) -> Method:
         known_of_class: dict[str, Any] = {"code": getattr(cls, "_stored_as", "real")}
         info = MethodInfo(**(known_of_class | facts))
-        known = _METHODS.get(info.name, CLASSES.get(info.name, cls.__qualname__))
-        named = known.rpartition(":")[2] if isinstance(known, str) else known.__qualname__
+        registered = _METHODS.get(info.name, CLASSES.get(info.name, cls.__qualname__))
+        named = (
+            registered.rpartition(":")[2]
+            if isinstance(registered, str)
+            else registered.__qualname__
+        )
         if named != cls.__qualname__:
-            raise InvalidInputError(f"two methods are called {info.name!r}: {known} and {cls}")
+            raise InvalidInputError(f"two methods are called {info.name!r}: {registered} and {cls}")
         cls.info = info  # type: ignore[attr-defined]
         _METHODS[info.name] = cls
         return cls
@@ -211,7 +216,7 @@ def save_method(method: Any, path: str | PathLike[str]) -> None:
     """Write a fitted method to a bundle, in place of what the path held before.
 
     Stored are the method's name in the registry, its parameters and every attribute that ends
-    in an underscore. A ``Generator`` given as `random_state` is left out.
+    in an underscore. A ``Generator`` given as `random_state` is omitted.
 
     `method`: fitted. `path`: a directory; created if it does not exist. Raises InvalidInputError: a
     parameter or attribute that cannot be stored, such as a function. Raises NotFittedError: the
@@ -225,7 +230,7 @@ def fingerprint(method: Any) -> str:
     """Return a text that two fitted methods share only if all that is saved of them is the same.
 
     A method that was saved and loaded keeps its fingerprint. One that was fitted again may get
-    another, where sums were rounded in another order.
+    another, if additions were rounded in another order.
 
     Parameters
     ----------
@@ -272,8 +277,8 @@ def _stored(method: Any) -> tuple[dict[str, Any], dict[str, Array]]:
     attributes = {}
     for name, value in sorted(vars(method).items()):
         if name.endswith("_") and not name.startswith("_"):
-            attributes[name], own = _packed(name, value)
-            arrays |= own
+            attributes[name], packed = _packed(name, value)
+            arrays |= packed
     return {"method": method.info.name, "params": params, "attributes": attributes}, arrays
 
 
@@ -332,7 +337,7 @@ def method_of(bundle: Bundle) -> Any:
         case {"method": str(name), "params": dict(params), "attributes": dict(attributes)}:
             pass
         case _:
-            raise CorruptBundleError(f"{path} does not describe a method")
+            raise CorruptBundleError(f"{path} is not a saved method")
     if name not in list():
         raise CorruptBundleError(
             f"{path} holds the method {name!r}, which this version of acqh does not have"
@@ -361,7 +366,7 @@ def method_of(bundle: Bundle) -> Any:
 
 
 def _check_types(kind: type, fitted: Mapping[str, Any]) -> None:
-    """Refuse names that are none of fitted attributes, and values of another type than declared."""
+    """Reject names that are not fitted attributes, and values of another type than declared."""
     hints = get_type_hints(kind)
     for name, value in fitted.items():
         if not name.isidentifier() or name.startswith("_") or not name.endswith("_"):
@@ -371,7 +376,7 @@ def _check_types(kind: type, fitted: Mapping[str, Any]) -> None:
 
 
 def check_sizes(fitted: Mapping[str, Any], n_codebooks: int, n_norms: int = 0) -> None:
-    """Refuse codebooks and projections whose sizes contradict one another or the parameters.
+    """Reject codebooks and projections whose sizes contradict one another or the parameters.
 
     Some methods store one more codebook and component, for norms.
     """

@@ -76,7 +76,7 @@ def fit(
     if client is None:
         chunked = chunk_source(source, chunk_size, progress=progress)
         return model.fit(chunked.map(_items, "items read"), **on_device)
-    if not (hasattr(model, "fit_stats") and hasattr(model, "_describe")):
+    if not (hasattr(model, "fit_stats") and hasattr(model, "_fit_schema")):
         raise InvalidInputError(
             f"{type(model).__name__} has no sufficient statistics for a cluster; fit it without a "
             "client"
@@ -105,10 +105,10 @@ def _items(items: MultiViewData, _: None) -> MultiViewData:
 
 def _begin(model: Any, items: MultiViewData, _: None) -> MappedStatistics:
     """Fit the feature maps to the first chunk, and collect its statistics."""
-    mapped: MappedStatistics = model._describe(items)
+    mapped: MappedStatistics = model._fit_schema(items)
     statistics = mapped.empty_statistics()
     add_part(items, mapped, statistics)
-    return replace(mapped, statistics=statistics, left_out={})
+    return replace(mapped, statistics=statistics, held_out={})
 
 
 def _sum(mapped: MappedStatistics, items: MultiViewData, _: None) -> Statistics:

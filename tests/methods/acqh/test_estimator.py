@@ -164,8 +164,8 @@ def test_views_of_an_item_are_weighted_by_how_well_they_predict(data, model):
     for view, X in data.views.items():
         precision = np.linalg.inv(space.predictors[view]["labels"].residual)
         total += precision - prior
-        votes += (space.describe({view: X}) - block.mean) @ precision
-    described = space.describe(dict(data.views))
+        votes += (space.join_blocks({view: X}) - block.mean) @ precision
+    described = space.join_blocks(dict(data.views))
     np.testing.assert_allclose(described, block.mean + votes @ np.linalg.inv(total), atol=0.03)
     each = {view: model.embed({view: X}).astype(np.float64) for view, X in data.views.items()}
     both = model.embed(dict(data.views))

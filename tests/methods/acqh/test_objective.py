@@ -19,11 +19,11 @@ def data():
 def known_and_alone(model):
     """Return blocks of the sampled items: by all that is known of them, and by each view alone."""
     space, rows = model.space_, model.stats_.sample
-    alone = [space.describe({view: rows.views[view]}) for view in sorted(rows.views)]
+    alone = [space.join_blocks({view: rows.views[view]}) for view in sorted(rows.views)]
     known = dict(rows.views)
     if "labels" in space.blocks:
         known["labels"] = space.embedding.transform(rows.labels)
-    return space.describe(known), alone
+    return space.join_blocks(known), alone
 
 
 @pytest.mark.parametrize(

@@ -266,7 +266,7 @@ def test_items_of_the_usual_length_are_coded_as_they_are(data):
     scores = model.project(teacher, view="teacher") @ model.embed({"teacher": teacher}).T
     np.testing.assert_allclose(scores, teacher @ teacher.T, atol=1e-9)
     known, guessed = (
-        model.space_.scale(model.space_.describe({name: X}))
+        model.space_.scale(model.space_.join_blocks({name: X}))
         for name, X in (("teacher", teacher), ("text", data.views["text"]))
     )
     for described in (known, guessed):
@@ -279,7 +279,7 @@ def test_an_item_that_nothing_is_known_of_is_scored_like_the_mean_of_all(data):
     space = model.space_
     vague = space.embed({"noise": np.zeros((1, 2))})
     known = dict(data.views, labels=space.embedding.transform(data.labels))
-    mean = space.describe(known).mean(axis=0)
+    mean = space.join_blocks(known).mean(axis=0)
     np.testing.assert_allclose(vague[0], mean @ space.target_map, atol=1e-9)
 
 
@@ -300,7 +300,7 @@ def test_another_encoder_of_queries_finds_the_same_items(data, targets, by, tmp_
     np.testing.assert_array_equal(
         again.project(newer, view="text"), model.project(newer, view="text")
     )
-    with pytest.raises(InvalidInputError, match="another encoder"):
+    with pytest.raises(InvalidInputError, match="query encoder"):
         again.partial_fit(data)
 
 
@@ -314,7 +314,9 @@ def test_another_encoder_of_queries_is_learnt_with_more_components_than_labels(d
 
 
 def test_models_of_targets_are_saved_whole(partly, mixed, tmp_path):
-    model = clone(mixed).set_params(targets={**MIXED, "text": Target(0.25, rank=4, trust="auto")})
+    model = clone(mixed).set_params(
+        targets={**MIXED, "text": Target(0.25, rank=4, caption_weight="auto")}
+    )
     model.fit(partly)
     model.save(tmp_path / "model")
     again = acqh.methods.load_method(tmp_path / "model")
@@ -352,19 +354,19 @@ def test_wrong_input_is_refused_with_the_reason(data):
         (InvalidInputError, "mapping", lambda: fit(["text"])),
         (InvalidInputError, "similarity", lambda: fit({"text": Target(1, "euclid")})),
         (InvalidInputError, "rank", lambda: fit({"text": Target(1, rank=0)})),
-        (InvalidInputError, "from 0 to 1", lambda: fit({"text": Target(1, trust=2)})),
-        (InvalidInputError, "from 0 to 1", lambda: fit({"text": Target(1, trust="much")})),
+        (InvalidInputError, "from 0 to 1", lambda: fit({"text": Target(1, caption_weight=2)})),
+        (InvalidInputError, "from 0 to 1", lambda: fit({"text": Target(1, caption_weight="much")})),
         (InvalidInputError, "labels is the argument", lambda: fit({"labels": Target(1, "inner")}, labels=data.labels)),  # noqa: E501
         (ViewError, "no item has view 'teacher'", lambda: fit({"teacher": 1}, absent)),
         (ViewError, "no item has view 'teacher' and a target, text", lambda: fit({"text": 1}, absent)),  # noqa: E501
         (LabelError, "labels are needed", lambda: fit({"labels": 1, "text": 1})),
         (LabelError, "no item has a label", lambda: fit({"labels": 1, "text": 1}, labels=data.labels * 0)),  # noqa: E501
-        (ViewError, "called 'labels'", lambda: fit(views={"labels": text})),
+        (ViewError, "'labels'", lambda: fit(views={"labels": text})),
         (InvalidInputError, "no target", lambda: model.encode(labels=data.labels)),
         (InvalidInputError, "mapping", lambda: model.refit_queries(text, text)),
-        (ViewError, "paired by row", lambda: model.refit_queries({"text": text[:9]}, views)),
+        (ViewError, "rows", lambda: model.refit_queries({"text": text[:9]}, views)),
         (InvalidInputError, "shape", lambda: model.refit_queries({"text": text}, text)),
-        (ViewError, "called 'labels'", lambda: model.refit_queries({"labels": text}, views)),
+        (ViewError, "'labels'", lambda: model.refit_queries({"labels": text}, views)),
     ]  # fmt: skip
     for kind, message, call in cases:
         with pytest.raises(kind, match=message):

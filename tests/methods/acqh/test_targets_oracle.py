@@ -113,7 +113,7 @@ def case():
         n_codebooks=2,
         codebook_size=8,
         similarity="dot",
-        targets={name: acqh.Target(w, trust=TRUST[name]) for name, w in WEIGHTS.items()},
+        targets={name: acqh.Target(w, caption_weight=TRUST[name]) for name, w in WEIGHTS.items()},
         ridge=RIDGE,
         random_state=0,
     ).fit(data)

@@ -18,7 +18,9 @@ DEVICES = [
 SETTINGS = {
     "labels": {},
     "content": {"targets": {"image": 0.5, "text": 0.5}},
-    "half trusted": {"targets": {"image": 0.5, "text": acqh.Target(0.5, "cosine", trust=0.3)}},
+    "half trusted": {
+        "targets": {"image": 0.5, "text": acqh.Target(0.5, "cosine", caption_weight=0.3)}
+    },
     "both": {"targets": {"labels": 0.5, "text": acqh.Target(0.5, "cosine")}},
     "fixed ridge": {"ridge": 0.01, "similarity": "jaccard"},
     "Algorithm 1": {"make": acqh.methods.ACQHPaper, "max_iter": 3, "tol": 0.5},
@@ -203,7 +205,7 @@ def test_wrong_tensors_are_refused():
     with pytest.raises(LabelError, match="fit"):
         model.encode(labels=torch.ones((2, 3)))
     mapped = make_model(feature_maps="standardize").fit(views, labels)
-    with pytest.raises(InvalidInputError, match="takes arrays only"):
+    with pytest.raises(InvalidInputError, match="support tensors"):
         mapped.project(tensors["image"], view="image")
 
 

@@ -24,7 +24,7 @@ def captioned():
 
 
 def fit_trusting(captioned, trust):
-    targets = {"image": 0.2, "text": Target(0.8, trust=trust)}
+    targets = {"image": 0.2, "text": Target(0.8, caption_weight=trust)}
     return acqh.ACQH(48, targets=targets, **SMALL).fit(captioned[0])
 
 
@@ -39,23 +39,25 @@ def test_items_with_a_text_do_not_lead_every_list(captioned):
         scores = model.project(data.views["text"][has_text], view="text") @ items.T
         own = scores[np.arange(has_text.sum()), np.flatnonzero(has_text)]
         finds.append(np.mean((scores > own[:, None]).sum(axis=1) < 10))
-    assert 0 < model.targets_["text"].trust < 1
+    assert 0 < model.targets_["text"].caption_weight < 1
     assert shares[0] > 0.65 > 0.6 > shares[1]  # half of the items have a text
     assert finds[1] >= 0.95 * finds[0]
 
 
 def test_texts_compared_by_cosine_are_trusted_by_themselves_too(captioned):
-    targets = {"image": 0.2, "text": Target(0.8, "cosine", trust="auto")}
+    targets = {"image": 0.2, "text": Target(0.8, "cosine", caption_weight="auto")}
     model = acqh.ACQH(48, targets=targets, **SMALL).fit(captioned[0])
-    assert 0 < model.targets_["text"].trust < 1
+    assert 0 < model.targets_["text"].caption_weight < 1
 
 
 def test_trust_says_nothing_of_items_that_have_one_view(captioned):
     half, full = (fit_trusting(captioned, trust).space_ for trust in (0.5, 1.0))
     known = {view: X[::2] for view, X in captioned[0].views.items()}
     for view, X in known.items():
-        np.testing.assert_allclose(half.describe({view: X}), full.describe({view: X}), atol=1e-12)
-    apart = half.describe(known) - full.describe(known)
+        np.testing.assert_allclose(
+            half.join_blocks({view: X}), full.join_blocks({view: X}), atol=1e-12
+        )
+    apart = half.join_blocks(known) - full.join_blocks(known)
     assert np.abs(apart).max() > 0.1
 
 
@@ -67,5 +69,7 @@ def test_texts_that_images_predict_well_count_in_full():
         "text": seen @ rng.normal(size=(10, 40)),
     }
     data = acqh.MultiViewData(views, present={"text": np.arange(500) % 2 == 0})
-    model = acqh.ACQH(16, targets={"image": 0.2, "text": Target(0.8, trust="auto")}, **SMALL)
-    assert model.fit(data).targets_["text"].trust == 1
+    model = acqh.ACQH(
+        16, targets={"image": 0.2, "text": Target(0.8, caption_weight="auto")}, **SMALL
+    )
+    assert model.fit(data).targets_["text"].caption_weight == 1

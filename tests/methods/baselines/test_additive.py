@@ -132,7 +132,7 @@ def test_more_codebooks_leave_less_error(data):
 
 def test_unpaired_views_and_several_for_one_are_refused(data):
     model = CCQ(2, 8, random_state=0).fit(data.views)
-    with pytest.raises(ViewError, match="paired by row"):
+    with pytest.raises(ViewError, match="rows"):
         model.encode({"image": data.views["image"][:3], "text": data.views["text"]})
     with pytest.raises(InvalidInputError, match="takes one view"):
         model.encode(data.views, mode="single")

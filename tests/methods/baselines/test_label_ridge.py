@@ -89,13 +89,13 @@ def test_wrong_input_is_refused_with_the_reason(data):
         control.fit(data.views["image"], data.labels)
     with pytest.raises(InvalidInputError, match="empty"):
         control.fit(iter(()))
-    with pytest.raises(InvalidInputError, match="given twice"):
+    with pytest.raises(InvalidInputError, match="differ"):
         control.fit(data, 1 - data.labels)
     with pytest.raises(InvalidInputError, match="not list of mappingproxy"):
         control.fit([data.views])
     with pytest.raises(InvalidInputError, match="ridge"):
         LabelRidge(ridge=-1.0).fit(data)
-    with pytest.raises(ViewError, match=r"given for \['sound'\]"):
+    with pytest.raises(ViewError, match=r"sound"):
         LabelRidge(feature_maps={"sound": "bias"}).fit(data)
     control.fit(data)
     with pytest.raises(ViewError, match="'sound'"):
@@ -120,5 +120,5 @@ def test_chunks_must_agree_in_views_and_label_names(data):
     other = acqh.MultiViewData(dict(data.views), data.labels, label_names=list("wxyz"))
     with pytest.raises(LabelError, match="label names differ"):
         LabelRidge().fit([data, other])
-    with pytest.raises(ViewError, match="before, now"):
+    with pytest.raises(ViewError, match="as before"):
         LabelRidge().fit([data, acqh.MultiViewData({"image": data.views["image"]}, data.labels)])

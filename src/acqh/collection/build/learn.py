@@ -167,7 +167,7 @@ def _targets(
     usual = usual_targets(views, has_labels, share)
     if captioned == 1 or "text" not in usual:
         return {**usual}
-    return {**usual, "text": Target(usual["text"], trust="auto")}
+    return {**usual, "text": Target(usual["text"], caption_weight="auto")}
 
 
 def _report_progress(features: MultiViewData, progress: Progress) -> Iterator[MultiViewData]:

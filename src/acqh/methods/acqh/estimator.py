@@ -26,6 +26,7 @@ from acqh._core.arrays import (
 )
 from acqh._core.device import MAX_MEMORY, Tensor, row_blocks, tensor_dtype, to_tensor
 from acqh._core.imports import require
+from acqh._core.keywords import suggest_keywords
 from acqh._core.runtime import Interval, RandomState, check_rng, one_blas_thread
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
@@ -36,7 +37,7 @@ from acqh.methods.base import CONSTRAINTS, COUNT, NOT_NEGATIVE, BaseMethod, as_p
 from acqh.methods.collect import (
     MappedStatistics,
     collect,
-    describe,
+    fit_schema,
     has_kernel,
     map_tensors,
     unit_name,
@@ -54,7 +55,7 @@ from acqh.stats.ridge import regress_rows
 REFERENCE = (
     "Wang and Yang, Asymmetric Correlation Quantization Hashing for Cross-modal Retrieval, 2020"
 )
-# From this width on, threads of BLAS gain more than they cost once the sums are there.
+# From this width on, BLAS threads pay off in the solve.
 _WIDE = 2048
 
 
@@ -73,9 +74,9 @@ class ACQH(BaseMethod):
     """Search across views by a few bytes per item: asymmetric correlation quantization hashing.
 
     A query of any view becomes a vector, an item one byte per codebook. Their score, an inner
-    product, is close to their similarity: of their labels (the paper's, by Wang and Yang, 2020), of
-    what they show or say, or of vectors that a teacher gives them. One pass over the data collects
-    sums; the rest is closed form but for the quantization.
+    product, approximates their similarity: of labels (as in the paper by Wang and Yang, 2020), of
+    the content of views, or of the vectors of a teacher. One scan of the data collects sufficient
+    statistics. Everything except the quantization has a closed form.
 
     >>> import acqh
     >>> train, query = acqh.make_multiview(300, random_state=0).split(20, random_state=0)
@@ -108,8 +109,8 @@ class ACQH(BaseMethod):
         Penalty on the maps from features, relative to the mean diagonal of the Gram matrix;
         ``"auto"`` chooses one per view by cross-validation.
     equal_lengths : bool, optional
-        Whether items get the length that known ones have, so that those of which more is known do
-        not lead every list. By default not with labels alone, otherwise yes.
+        Whether to scale item vectors to equal length, so that items with more views and labels do
+        not dominate the results. Default: only if labels are not the only target.
     complete_share : float, optional
         Share of complete items in the training of codebooks; the rest are items as one view
         predicts them. Default: 1 if all items are complete and labels are not the only target,
@@ -220,7 +221,7 @@ class ACQH(BaseMethod):
         self,
         views: Any,
         labels: Any,
-        known: MappedStatistics | None,
+        schema: MappedStatistics | None,
         device: str | None = None,
         max_memory: int = MAX_MEMORY,
     ) -> tuple[MappedStatistics, Any]:
@@ -228,14 +229,13 @@ class ACQH(BaseMethod):
         place = find_device(views, labels, device)
         views, labels = to_host(views, labels)
         is_whole = isinstance(views, Mapping | MultiViewData)
-        make = partial(self._describe, is_whole=is_whole, device=place, max_memory=max_memory)
-        return collect(as_parts(views, labels), known or make), place
+        make = partial(self._fit_schema, is_whole=is_whole, device=place, max_memory=max_memory)
+        return collect(as_parts(views, labels), schema or make), place
 
-    def _describe(self, part: MultiViewData, **options: Any) -> MappedStatistics:
-        """Fit the feature maps to the first part of the data; return what all must be like.
+    def _fit_schema(self, part: MultiViewData, **options: Any) -> MappedStatistics:
+        """Fit the feature maps on the first part of the data; return the schema of all parts.
 
-        Which products are kept follows from the targets. `options`: see
-        `acqh.methods.collect.describe`.
+        The targets determine the products. `options`: see `acqh.methods.collect.fit_schema`.
         """
         targets = read_targets(self.targets, part.views, part.labels is not None)
         keys = {
@@ -250,7 +250,7 @@ class ACQH(BaseMethod):
         if [*targets] == [LABELS] and has_kernel(self.feature_maps):
             rng = check_rng(self.random_state)
             responses = embed_items(self.similarity, cast(Matrix, part.labels), rng)
-        return describe(
+        return fit_schema(
             part,
             self.feature_maps,
             StatisticsConfig(frozenset(pairs), self._sample_size),
@@ -275,14 +275,14 @@ class ACQH(BaseMethod):
         if not hasattr(self, "n_features_in_"):
             return self.fit(views, labels, device=device, max_memory=max_memory)
         self._check_parameters()
-        known = self._collected()
-        if known.spanned:
+        schema = self._collected()
+        if schema.spanned:
             raise InvalidInputError(
-                f"{', '.join(map(repr, known.spanned))} had more features than items, so the model "
-                "knows only the space of those items; fit a new model on all items together, or "
-                "give a feature map that makes fewer features"
+                f"{', '.join(map(repr, schema.spanned))} had more features than items, so the "
+                "model covers only the span of those items; fit a new model on all items, or pass "
+                "a feature map with fewer features"
             )
-        more, where = self._collect(views, labels, known, device, max_memory)
+        more, where = self._collect(views, labels, schema, device, max_memory)
         return self._solve(replace(more, statistics=self.stats_ + more.statistics), where)
 
     def forget(self, views: Any, labels: Any = None) -> Self:
@@ -291,24 +291,24 @@ class ACQH(BaseMethod):
         `views`, `labels`: the items as they were given to `fit` or `partial_fit`. Raises
         InvalidInputError: more of a label set than were fitted, or all items.
         """
-        known = self._collected()
-        if known.anchored:
+        schema = self._collected()
+        if schema.anchored:
             raise InvalidInputError(
-                f"the kernel maps of {', '.join(map(repr, known.anchored))} hold training items "
+                f"the kernel maps of {', '.join(map(repr, schema.anchored))} hold training items "
                 "and what was learnt from them; fit a new model without those to be forgotten"
             )
-        gone, where = self._collect(views, labels, known)
+        gone, where = self._collect(views, labels, schema)
         left = self.stats_ - gone.statistics
         if left.n_items == 0:
             raise InvalidInputError("no item would be left; fit a new model instead")
         return self._solve(replace(gone, statistics=left), where)
 
     def fit_stats(self, stats: Statistics | MappedStatistics, label_names: Any = None) -> Self:
-        """Learn from sums collected before, such as those of another fit.
+        """Fit from statistics, such as those of another fit.
 
         A fitted model keeps its feature maps and label names, so another similarity is
         ``model.set_params(similarity="jaccard").fit_stats(model.stats_)``; so are other weights of
-        the same targets. `stats`: Statistics, or what `acqh.methods.collect.collect` gives.
+        the same targets. `stats`: Statistics, or the result of `acqh.methods.collect.collect`.
         `label_names`: of the label columns of Statistics; their numbers by default.
         """
         self._check_parameters()
@@ -318,21 +318,21 @@ class ACQH(BaseMethod):
             raise InvalidInputError("stats must be a Statistics of at least one labelled item")
         if hasattr(self, "n_features_in_") and label_names is None:
             return self._solve(self._collected(stats))
-        return self._solve(MappedStatistics.of_sums(stats, label_names))
+        return self._solve(MappedStatistics.of_statistics(stats, label_names))
 
     def _collected(self, stats: Statistics | None = None) -> MappedStatistics:
-        """Return sums, by default the model's own, and what they are sums of."""
+        """Return statistics, by default those of the model, with its feature maps and labels."""
         self._check_fitted()
         stats = getattr(self, "stats_", None) if stats is None else stats
         if stats is None:
             raise InvalidInputError(
-                "this model was kept without its sums, so no item can be added to them or taken "
-                "out; fit a new model on all items"
+                "this model was saved without its statistics, so items cannot be added or removed; "
+                "fit a new model on all items"
             )
         if self.refitted_:
             raise InvalidInputError(
-                f"queries of {sorted(self.refitted_)} have another encoder now, and the sums are "
-                "of the one before; fit a new model"
+                f"the statistics do not match the new query encoder of {sorted(self.refitted_)}; "
+                "fit a new model"
             )
         return MappedStatistics(
             stats,
@@ -380,8 +380,8 @@ class ACQH(BaseMethod):
             view: unit.astype(dtype) for view, (_, _, unit) in folded.items() if unit is not None
         }
         self.ridges_ = {
-            source: {name: it.ridge for name, it in own.items()}
-            for source, own in space.predictors.items()
+            source: {name: predictor.ridge for name, predictor in predictors.items()}
+            for source, predictors in space.predictors.items()
         }
 
     def _learn(
@@ -393,8 +393,8 @@ class ACQH(BaseMethod):
     def refit_queries(self, views: Any, targets_or_codes: Any) -> Self:
         """Take another encoder for the queries of some views; codes stay as they are.
 
-        Only the maps from the new features are learnt, from items of which something else is known.
-        Items can be coded by the new features too; what the old ones said is then predicted.
+        Fits only the maps of the new features, on items with other views, labels or codes. Items
+        can be encoded from the new features too; the old features are then predicted.
 
         Parameters
         ----------
@@ -428,39 +428,47 @@ class ACQH(BaseMethod):
         if LABELS in views:
             raise ViewError("a view cannot be called 'labels'; give the view another name")
         matrices = {name: as_matrix(rows, f"view '{name}'") for name, rows in views.items()}
-        wanted = self._query_targets(targets_or_codes)
+        target_vectors = self._query_targets(targets_or_codes)
         for name, matrix in matrices.items():
-            if matrix.shape[0] != len(wanted):
+            if matrix.shape[0] != len(target_vectors):
                 raise ViewError(
-                    f"view '{name}' has {matrix.shape[0]} rows for {len(wanted)} items; they are "
-                    "paired by row"
+                    f"view '{name}' has {matrix.shape[0]} rows for {len(target_vectors)} items; "
+                    "views and targets are paired by row"
                 )
         space = self.space_
         for name, matrix in matrices.items():
-            space = space.refitted(name, wanted, partial(regress_rows, matrix, ridge=self.ridge))
+            space = space.refitted(
+                name, target_vectors, partial(regress_rows, matrix, ridge=self.ridge)
+            )
         # Nothing is set before everything is learnt.
         self._set_space(space)
         self.feature_maps_ = {
-            name: own for name, own in self.feature_maps_.items() if name not in matrices
+            name: feature_map
+            for name, feature_map in self.feature_maps_.items()
+            if name not in matrices
         }
         widths = {name: matrix.shape[1] for name, matrix in matrices.items()}
         self.n_features_in_ = self.n_features_in_ | widths
         self.refitted_ = tuple(sorted({*self.refitted_, *matrices}))
         return self
 
-    def _query_targets(self, given: Any) -> Floats:
+    def _query_targets(self, targets_or_codes: Any) -> Floats:
         """Return the blocks of items, which new features are to predict."""
-        if not isinstance(given, Mapping | MultiViewData):
-            return np.asarray(self.decode(given).astype(np.float64) @ self.space_.query_map.T)
+        if not isinstance(targets_or_codes, Mapping | MultiViewData):
+            return np.asarray(
+                self.decode(targets_or_codes).astype(np.float64) @ self.space_.query_map.T
+            )
         labels = None
-        if isinstance(given, Mapping):
-            labels = given.get(LABELS) if LABELS in self.space_.blocks else None
-            given = {name: rows for name, rows in given.items() if name != LABELS}
-        views, present, labels, _ = self._read_items(given, labels, None)
-        wanted = np.empty((count_paired(views, labels), len(self.space_.query_map)))
-        for place, features, which in self.space_.rows(views, present, labels, self._map_rows):
-            wanted[place] = self.space_.describe(features)[which]
-        return wanted
+        if isinstance(targets_or_codes, Mapping):
+            labels = targets_or_codes.get(LABELS) if LABELS in self.space_.blocks else None
+            targets_or_codes = {
+                name: rows for name, rows in targets_or_codes.items() if name != LABELS
+            }
+        views, present, labels, _ = self._read_items(targets_or_codes, labels, None)
+        target_vectors = np.empty((count_paired(views, labels), len(self.space_.query_map)))
+        for place, features, inverse in self.space_.rows(views, present, labels, self._map_rows):
+            target_vectors[place] = self.space_.join_blocks(features)[inverse]
+        return target_vectors
 
     def project(
         self, X: Matrix, *, view: str, device: str | None = None, max_memory: int = MAX_MEMORY
@@ -506,15 +514,14 @@ class ACQH(BaseMethod):
         Parameters
         ----------
         views : mapping of str to (n_items, n_features), or MultiViewData, optional
-            Any of the fitted views, one or several. What a view says of a target is taken as it is;
-            the other targets are predicted, each view weighted by how well it does.
+            Any of the fitted views, one or several. A target whose view is present is exact; the
+            other targets are predicted, with views weighted by their precision.
         labels : optional
-            As `fit` takes them, by default those that a MultiViewData brings; a row without any is
-            one whose labels are not known. With labels as the only target, items that have labels
-            are coded by these alone.
+            As in `fit`; default: those of a MultiViewData. A row without any means unknown labels.
+            With labels as the only target, items with labels are encoded from these only.
         mode : {"training", "single", "fused"}, optional
-            By labels (and views), by one view, or by all views given; by default as the arguments
-            suggest.
+            Encode from labels (and views), from one view, or from all views. Default: according to
+            the arguments.
         device, max_memory
             See `fit`.
 
@@ -533,8 +540,8 @@ class ACQH(BaseMethod):
 
         Takes and raises what `encode` does; gives (n_items, n_components).
         """
-        found = self._transform(views, labels, mode, None, MAX_MEMORY, is_coded=False)
-        return cast(Floats, found)
+        vectors = self._transform(views, labels, mode, None, MAX_MEMORY, is_coded=False)
+        return cast(Floats, vectors)
 
     def _transform(
         self,
@@ -553,26 +560,29 @@ class ACQH(BaseMethod):
         shape = (n_items, len(codebooks) if is_coded else codebooks.shape[2])
         dtype = np.dtype(np.uint8) if is_coded else codebooks.dtype
         n_rows, map_rows = CHUNK_ROWS, self._map_rows
-        found: Any
+        results: Any
         if place is None:
-            found = np.empty(shape, dtype)
+            results = np.empty(shape, dtype)
         else:
-            found = require("torch").empty(shape, dtype=tensor_dtype(dtype), device=place)
+            results = require("torch").empty(shape, dtype=tensor_dtype(dtype), device=place)
             widths = sum(len(self.projections_[view]) for view in views)
             brought = sum(8 * rows.shape[1] for rows in views.values() if not is_tensor(rows))
             per_row = max(16 * widths, brought, 1)
             n_rows = next(row_blocks(max(n_items, 1), per_row, max_memory // 2)).stop
             map_rows = partial(self._map_tensors, place)
         search = self._searcher(place, max_memory)
-        for rows, features, which in self.space_.rows(views, present, labels, map_rows, n_rows):
+        for rows, features, inverse in self.space_.rows(views, present, labels, map_rows, n_rows):
             if place is not None:
-                features = {source: to_tensor(it, place) for source, it in features.items()}
+                features = {
+                    source: to_tensor(rows_of_source, place)
+                    for source, rows_of_source in features.items()
+                }
             vectors = self.space_.embed(features)
-            result = (search(vectors) if is_coded else vectors)[which]
-            found[rows] = result if place is None else result.to(found.dtype)
+            result = (search(vectors) if is_coded else vectors)[inverse]
+            results[rows] = result if place is None else result.to(results.dtype)
         if is_coded and labels is not None:
-            self._set_label_codes(found, labels)
-        return found.cpu().numpy() if place is not None and not has_given_tensors else found
+            self._set_label_codes(results, labels)
+        return results.cpu().numpy() if place is not None and not has_given_tensors else results
 
     def _set_label_codes(self, codes: Any, labels: Matrix) -> None:
         """Replace codes of fitted label sets, in place, if a method has its own."""
@@ -584,8 +594,8 @@ class ACQH(BaseMethod):
 
         Returns views, which items have a view, labels, and the device to encode on, None: the host.
         """
-        views, labels, present = self._given(views, labels, mode)
-        mode = self._check_given(views, labels, mode)
+        views, labels, present = self._unpack_items(views, labels, mode)
+        mode = self._check_items(views, labels, mode)
         place = find_device(views or {}, labels, device)
         if mode != "training" or LABELS not in self.space_.blocks:
             labels = None
@@ -603,8 +613,8 @@ class ACQH(BaseMethod):
         return {view: map_features(self.feature_maps_, rows, view) for view, rows in views.items()}
 
     def _map_tensors(self, device: Any, views: Mapping[str, Any]) -> dict[str, Tensor]:
-        there = {name: to_tensor(rows, device) for name, rows in views.items()}
-        return map_tensors(self.feature_maps_, there)
+        tensors = {name: to_tensor(rows, device) for name, rows in views.items()}
+        return map_tensors(self.feature_maps_, tensors)
 
     def _searcher(self, device: Any = None, max_memory: int = MAX_MEMORY) -> Callable[[Any], Any]:
         """Return what finds the codes of code vectors."""
@@ -632,25 +642,25 @@ class ACQH(BaseMethod):
             self._check_shape(matrix, name)
         return tensors
 
-    def _given(
+    def _unpack_items(
         self, views: Any, labels: Any, mode: DatabaseMode | None
     ) -> tuple[Any, Any, Mapping[str, Array]]:
-        """Return views, labels and which items have a view, of items in any form."""
+        """Return views, labels and presence masks of items in any form."""
         self._check_fitted()
         if not isinstance(views, MultiViewData):
             return views, labels, {}
         if views.labels is not None:
-            own = labelled(views, labels).labels
+            label_matrix = labelled(views, labels).labels
             by_labels = mode in (None, "training") and LABELS in self.space_.blocks
             if by_labels and views.label_names != self.label_names_:
                 raise LabelError(
                     "label names differ from those fitted; give label_names= to all data, so that "
                     "a column means the same label everywhere, or data without_labels()"
                 )
-            labels = own if by_labels else None
+            labels = label_matrix if by_labels else None
         return views.views, labels, views.present
 
-    def _check_given(self, views: Any, labels: Any, mode: DatabaseMode | None) -> DatabaseMode:
+    def _check_items(self, views: Any, labels: Any, mode: DatabaseMode | None) -> DatabaseMode:
         """Check that there is what a mode needs; return the mode."""
         mode = self._check_mode(views, labels, mode)
         if mode == "single" and len(views) != 1:
@@ -665,10 +675,10 @@ class ACQH(BaseMethod):
         return mode
 
     def decode(self, codes: Array) -> Floats:
-        """Return the vectors that codes stand for, (n_items, n_components): sums of codewords.
+        """Return the reconstructions of codes, (n_items, n_components): added codewords.
 
-        `codes`: uint8 (n_items, n_codebooks), array or tensor. Raises InvalidInputError: another
-        width, or a word that there is not.
+        `codes`: uint8 (n_items, n_codebooks), array or tensor. Raises InvalidInputError for another
+        width or an unknown codeword.
         """
         self._check_fitted()
         checked = check_codes(codes, self.codebooks_)
@@ -695,3 +705,7 @@ class ACQH(BaseMethod):
         """What scores stand for, with the weights and ranks used."""
         self._check_fitted()
         return self.space_.targets
+
+
+# The dataclass writes __init__, so the decorator is applied afterwards.
+ACQH.__init__ = suggest_keywords(ACQH.__init__)  # type: ignore[method-assign]

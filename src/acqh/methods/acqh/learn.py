@@ -1,4 +1,4 @@
-"""From statistics to blocks and their predictors, their weights and their trust."""
+"""Learn blocks, their predictors and their weights from sufficient statistics."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -20,7 +20,7 @@ from acqh.stats.moments import Moments
 from acqh.stats.ridge import HELD_ROWS, RidgeSolver, error_directions, regress_moments
 from acqh.stats.sample import RowSample
 
-# More principal directions than this have never changed a figure.
+# More principal directions than this have never changed a result.
 MAX_RANK = 256
 
 
@@ -28,22 +28,23 @@ def make_block(
     source: str,
     target: Target,
     gram: Floats,
-    sums: Floats,
+    totals: Floats,
     n_items: float,
     *,
     form: EigenForm | None = None,
 ) -> Block:
-    """Return the vectors of a target: features on their leading principal directions.
+    """Return the block of a target: features projected on their leading principal directions.
 
-    `gram`: (n_features, n_features); ``X^T X`` over all items that have it. `sums`: (n_features,);
-    sum of the rows. `form`: of the Gram matrix of centred features, where it is known already.
+    `gram`: (n_features, n_features); ``X^T X`` over all items that have it. `totals`:
+    (n_features,); column totals. `form`: eigendecomposition of the centred Gram matrix, if it is
+    already computed.
 
     Notes
     -----
-    Scaled to a mean squared length of one, so that weights of targets can be compared. Features
-    that are all the same have nothing to tell: one direction, of zeros, is kept.
+    Scaled to a mean squared length of one, so that weights of targets are comparable. Constant
+    features give one direction of zeros.
     """
-    mean = sums / n_items
+    mean = totals / n_items
     is_centred = source != "labels" and target.similarity == "content"
     centre = mean if is_centred else np.zeros_like(mean)
     if form is None or not is_centred:
@@ -68,19 +69,18 @@ def make_block(
 
 
 def _roots(values: Floats) -> Floats:
-    """Return the roots of variances; directions without spread get a little."""
+    """Return the roots of variances, bounded from below."""
     return np.sqrt(np.maximum(values, RANK_TOLERANCE * max(values.max(), 0.0) or 1.0))
 
 
-# Rows that have both views; fewer say too little.
+# Minimum number of rows with both views.
 LEAST_ROWS = 16
-# Powers of the agreement that a content has alone, which are weights: from all alike to all but
-# one next to nothing.
+# Exponents of the agreement of single contents, which give weights: from all equal to one
+# dominant.
 _POWERS = np.arange(0.0, 32.5, 0.5)
-# No content counts less than this, relative to all, so that items can be found by any.
+# Lower bound of weights, so that items can be retrieved by any content.
 _LEAST_WEIGHT = 0.01
-# Agreement that more even weights may cost: this share of the best, or what it differs by from one
-# draw of rows to the next.
+# Agreement that more even weights may cost: this share of the best, or the noise between samples.
 _SHARE, _NOISE = 0.05, 0.02
 
 
@@ -92,7 +92,7 @@ PairScores: TypeAlias = tuple[Floats, Floats, Floats]
 def score_pairs(
     first: Floats, second: Floats, first_guess: Floats, second_guess: Floats
 ) -> PairScores:
-    """Sum products of the scores of rows, queried by what each view alone says of both contents.
+    """Sum products of the scores of rows, with queries that each view predicts for both contents.
 
     `first`, `second`: (n_rows, rank); the contents as they are. `first_guess`, `second_guess`:
     the same, predicted by the other view.
@@ -100,18 +100,22 @@ def score_pairs(
     items = first, second
     moments = [[one.T @ other for other in items] for one in items]
 
-    def sums(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> Floats:
+    def products(one: tuple[Floats, Floats], other: tuple[Floats, Floats]) -> Floats:
         # All scores in one content are a product of two matrices, so their products summed
-        # over rows are those of moments; scores of rows with themselves are taken out.
-        own = [
+        # over rows are those of moments; scores of rows with themselves are subtracted.
+        self_scores = [
             np.array([np.einsum("ij,ij->i", q, x) for q, x in zip(queries, items, strict=True)])
             for queries in (one, other)
         ]
-        whole = [[np.vdot(one[k].T @ other[m], moments[k][m]) for m in (0, 1)] for k in (0, 1)]
-        return np.asarray(np.array(whole) - own[0] @ own[1].T)
+        all_scores = [[np.vdot(one[k].T @ other[m], moments[k][m]) for m in (0, 1)] for k in (0, 1)]
+        return np.asarray(np.array(all_scores) - self_scores[0] @ self_scores[1].T)
 
     by_first, by_second = (first, second_guess), (first_guess, second)
-    return sums(by_first, by_first), sums(by_second, by_second), sums(by_first, by_second)
+    return (
+        products(by_first, by_first),
+        products(by_second, by_second),
+        products(by_first, by_second),
+    )
 
 
 def correlate_scores(scores: PairScores, first: float, second: float) -> float:
@@ -128,18 +132,18 @@ def correlate_scores(scores: PairScores, first: float, second: float) -> float:
 def weigh_by_agreement(
     blocks: Mapping[str, Block], pairs: Mapping[tuple[str, str], PairScores]
 ) -> dict[str, Block]:
-    """Return blocks with weights under which views agree on what is similar.
+    """Return blocks with weights that maximize the agreement of scores between views.
 
-    An item asked for by its image or by its text should find the same, and what only one of them
-    knows cannot make it so. Of weights under which views agree nearly as well as under any, the
-    most even are taken: so that items can be found by all that they show or say.
+    A query by image and a query by text of the same item should have the same hits. Content of
+    only one view cannot contribute to that. Among nearly optimal weights the most even ones are
+    chosen, so that items can be retrieved by all their content.
 
     Parameters
     ----------
     blocks : mapping of str to Block
-        Of the contents of views.
+        Blocks of the contents of views.
     pairs : mapping of (str, str) to PairScores
-        Of two views each that enough rows have both of.
+        For pairs of views that enough rows have.
 
     Returns
     -------
@@ -152,9 +156,9 @@ def weigh_by_agreement(
     tried = strengths ** _POWERS[:, None]
     tried = tried / tried.sum(axis=1, keepdims=True) + _LEAST_WEIGHT
     tried /= tried.sum(axis=1, keepdims=True)
-    found = np.array([_agreement(pairs, names, weights) for weights in tried])
-    best = float(found.max())
-    chosen = tried[int(np.argmax(found >= best - max(_SHARE * best, _NOISE)))]
+    agreements = np.array([_agreement(pairs, names, weights) for weights in tried])
+    best = float(agreements.max())
+    chosen = tried[int(np.argmax(agreements >= best - max(_SHARE * best, _NOISE)))]
     return {
         name: replace(block, target=replace(block.target, weight=float(weight)))
         for (name, block), weight in zip(blocks.items(), chosen, strict=True)
@@ -164,21 +168,28 @@ def weigh_by_agreement(
 def _agreement(
     pairs: Mapping[tuple[str, str], PairScores], names: list[str], weights: Floats
 ) -> float:
-    """Return how far each view agrees with the other that it agrees with best, by weight."""
-    given = dict(zip(names, weights.tolist(), strict=True))
+    """Return the weighted mean, over views, of the agreement with the best other view."""
+    weight_of = dict(zip(names, weights.tolist(), strict=True))
     best = dict.fromkeys(names, -np.inf)
     for (first, second), scores in pairs.items():
-        found = correlate_scores(scores, given[first], given[second])
-        best[first], best[second] = max(best[first], found), max(best[second], found)
-    return float(sum(given[name] * it for name, it in best.items() if np.isfinite(it)))
+        correlation = correlate_scores(scores, weight_of[first], weight_of[second])
+        best[first], best[second] = max(best[first], correlation), max(best[second], correlation)
+    return float(
+        sum(
+            weight_of[name] * agreement
+            for name, agreement in best.items()
+            if np.isfinite(agreement)
+        )
+    )
 
 
-class SpaceSums:
-    """The sums that targets and their predictions are learnt from; labels are one more view.
+class SpaceStatistics:
+    """Sufficient statistics for targets and their predictors; labels are one more view.
 
-    `collected`: sums that keep what the targets need, compact. `embedding`: of labels, where they
-    are a target. `ridge`: as `ACQH` takes it. `n_held`: rows to leave out in turn to choose a
-    ridge; 0: by generalised cross-validation. `device`: where eigenvalues are computed.
+    `collected`: compact statistics with the products that the targets need. `embedding`: of
+    labels, if they are a target. `ridge`: that of `ACQH`. `n_held`: number of rows for the
+    leave-one-out choice of a ridge; 0: generalized cross-validation. `device`: for
+    eigendecompositions.
     """
 
     def __init__(
@@ -195,7 +206,7 @@ class SpaceSums:
         self._ridge, self._device = ridge, device
         self._n_held = n_held if ridge == "auto" else 0
         self._embedding = embedding
-        self._known: dict[tuple[str, ...], Moments] = {}
+        self._cached: dict[tuple[str, ...], Moments] = {}
         # By source, and by the other view that its rows have too; of all its rows by "".
         self._powers: dict[tuple[str, str], Floats] = {}
         self._solvers: dict[tuple[str, str], RidgeSolver] = {}
@@ -209,7 +220,7 @@ class SpaceSums:
     def make_blocks(self, targets: Mapping[str, Target]) -> dict[str, Block]:
         """Return the block of every target.
 
-        Raises ViewError: no item has the target.
+        Raises ViewError if no item has the target.
         """
         return {name: self._make_block(name, target) for name, target in targets.items()}
 
@@ -217,54 +228,55 @@ class SpaceSums:
         key = unit_name(name) if target.similarity == "cosine" else name
         if key not in (*self.stats.widths, LABELS):
             raise InvalidInputError(
-                f"unit rows of {name!r} were not summed, so its cosine cannot be a target; collect "
-                "with this target"
+                f"the statistics lack unit rows of {name!r}, so its cosine cannot be a target; "
+                "collect with this target"
             )
-        found = self._moments(key)
-        if found.n_items == 0:
+        moments = self._moments(key)
+        if moments.n_items == 0:
             raise ViewError(f"no item has view '{name}', so it cannot be a target")
         form = None
         if name in self.views and target.similarity == "content":
             form = self._solver(name).form
         return make_block(
-            name, target, found.gram(key), found.totals[key], found.n_items, form=form
+            name, target, moments.gram(key), moments.totals[key], moments.n_items, form=form
         )
 
     def _moments(self, *sources: str) -> Moments:
-        """Return the sums over all items that have the sources, added up once."""
+        """Return the cached moments of all items that have the sources."""
         key = tuple(sorted(sources))
-        if key not in self._known:
+        if key not in self._cached:
             views = [source for source in key if source != LABELS]
-            found = self._labelled(*views) if LABELS in key else self.stats.moments(*views)
-            self._known[key] = found
-        return self._known[key]
+            moments = self._labelled(*views) if LABELS in key else self.stats.moments(*views)
+            self._cached[key] = moments
+        return self._cached[key]
 
     def _labelled(self, view: str | None = None) -> Moments:
-        """Return the sums over labelled items, all or those of a view; embeddings are one more."""
+        """Return the moments of labelled items, all or those with a view, and their embeddings."""
         vectors, counts = self._label_vectors, self.stats.counts
-        found = Moments()
+        moments = Moments()
         if view is not None:
-            own = self.stats.views[view]
-            counts = own.counts
-            found.totals[view], found.uppers[view] = own.set_totals.sum(axis=0), own.upper
-            found.products[LABELS, view] = vectors.T @ own.set_totals
-        found.totals[LABELS], found.uppers[LABELS] = (
+            statistics = self.stats.views[view]
+            counts = statistics.counts
+            moments.totals[view], moments.uppers[view] = (
+                statistics.set_totals.sum(axis=0),
+                statistics.upper,
+            )
+            moments.products[LABELS, view] = vectors.T @ statistics.set_totals
+        moments.totals[LABELS], moments.uppers[LABELS] = (
             counts @ vectors,
             (vectors.T * counts) @ vectors,
         )
-        found.n_items = counts.sum()
-        return found
+        moments.n_items = counts.sum()
+        return moments
 
     def make_predictors(self, blocks: Mapping[str, Block]) -> dict[str, dict[str, Regression]]:
-        """Return the predictions of blocks from every source that does not give them exactly.
+        """Return the regressions of blocks on every other source.
 
-        Each is learnt from the items that have both, with its own ridge; there is none where no
-        item has both.
-
-        Raises ViewError: a view that says nothing of any target.
+        Each is fitted on the items that have both, with its own ridge; pairs without such items
+        have no regression. Raises ViewError for a view without items that have a target.
         """
         sources = [*self.views, *([] if self._embedding is None else [LABELS])]
-        found = {
+        predictors = {
             source: {
                 name: self._predict(source, block)
                 for name, block in blocks.items()
@@ -272,21 +284,21 @@ class SpaceSums:
             }
             for source in sources
         }
-        for source, own in found.items():
-            if source not in blocks and not own:
+        for source, by_block in predictors.items():
+            if source not in blocks and not by_block:
                 raise ViewError(
                     f"no item has view {source!r} and a target, {' or '.join(blocks)}, so nothing "
-                    "can be learnt of the view; leave it out, or make it a target"
+                    "can be learnt from the view; remove it, or make it a target"
                 )
-        return found
+        return predictors
 
     def _predict(self, source: str, block: Block) -> Regression:
         key = _key(block)
-        sums = self._moments(source, key)
-        if not {(source, key), (key, source)} & sums.products.keys():
+        moments = self._moments(source, key)
+        if not {(source, key), (key, source)} & moments.products.keys():
             raise InvalidInputError(
-                f"the products of {source!r} and {key!r} were not kept, so {key!r} cannot be a "
-                "target; collect with these targets"
+                f"the statistics lack the products of {source!r} and {key!r}, so {key!r} cannot be "
+                "a target; collect with these targets"
             )
         solver = self._solver(source, block.source)
         held = None
@@ -294,12 +306,13 @@ class SpaceSums:
             some = error_directions(block.rank)
             rows = self._held(source, block.source)
             held = self._features(key, rows) @ (block.map @ some) + block.offset @ some
-        # The block is a map of the target's features, so its sums are maps of theirs.
+        # The block is a linear map of the target's features, and so are its moments.
         learnt = [
             regress_moments(
                 solver,
-                sums.product(source, key) @ block.map + np.outer(sums.totals[source], block.offset),
-                sums.totals[key] @ block.map + sums.n_items * block.offset,
+                moments.product(source, key) @ block.map
+                + np.outer(moments.totals[source], block.offset),
+                moments.totals[key] @ block.map + moments.n_items * block.offset,
                 self._power(source, block),
                 self._ridge,
                 held,
@@ -307,10 +320,10 @@ class SpaceSums:
             )
             for towards in ([None, block.map] if self._is_taught(source, key) else [None])
         ]
-        return min(learnt, key=lambda it: float(np.trace(it.residual)))
+        return min(learnt, key=lambda regression: float(np.trace(regression.residual)))
 
     def _is_taught(self, source: str, key: str) -> bool:
-        """Whether the features of a view are predictions of label embeddings already."""
+        """Whether the features of a view are already predictions of label embeddings."""
         is_wide = self.stats.widths.get(source) == self._label_vectors.shape[1]
         return key == LABELS and source in self._collected.taught and is_wide
 
@@ -320,77 +333,79 @@ class SpaceSums:
         predictors: Mapping[str, Mapping[str, Regression]],
         sample: RowSample,
     ) -> dict[tuple[str, str], PairScores]:
-        """Return the scores of rows of a sample, asked for by either of two views.
+        """Return the scores of sampled rows, queried by either of two views.
 
-        `blocks`: contents of views. Of every two views that enough rows have both of.
+        `blocks`: contents of views. Covers all pairs of views that enough rows have.
         """
-        found = {}
+        scores = {}
         for first, second in combinations(blocks, 2):
             rows = sample.first(HELD_ROWS, (first, second))
             if len(rows) >= LEAST_ROWS:
-                exact = [blocks[it].transform(self._features(it, rows)) for it in (first, second)]
+                exact = [
+                    blocks[view].transform(self._features(view, rows)) for view in (first, second)
+                ]
                 guesses = [
-                    self._left_out(source, predictors[source][name], name, known, rows)
-                    for source, name, known in (
+                    self._held_out(source, predictors[source][name], name, vectors, rows)
+                    for source, name, vectors in (
                         (second, first, exact[0]),
                         (first, second, exact[1]),
                     )
                 ]
-                found[first, second] = score_pairs(*exact, *guesses)
-        return found
+                scores[first, second] = score_pairs(*exact, *guesses)
+        return scores
 
-    def _left_out(
-        self, source: str, predictor: Regression, name: str, known: Floats, rows: RowSample
+    def _held_out(
+        self, source: str, predictor: Regression, name: str, vectors: Floats, rows: RowSample
     ) -> Floats:
-        """Return what a source predicts of rows of a block when each is left out."""
+        """Return the leave-one-out predictions of the rows of a block from a source."""
         solver, features = self._solver(source, name), self._features(source, rows)
         if solver.rows is not None and np.array_equal(self._held(source, name).keys, rows.keys):
             features = solver.rows
-        left = solver.leverage_complement_of(features, predictor.ridge)
+        complement = solver.leverage_complement_of(features, predictor.ridge)
         predicted = features @ predictor.coefficients + predictor.intercept
-        return np.asarray(known - (known - predicted) / left[:, None])
+        return np.asarray(vectors - (vectors - predicted) / complement[:, None])
 
     def _power(self, source: str, block: Block) -> Floats:
-        """Return the products of a block with itself, over the rows that a source has too."""
+        """Return the Gram matrix of a block over the rows that also have a source."""
         name = block.source
-        place = (name, self._apart(name, source, _key(block)))
+        place = (name, self._subset_key(name, source, _key(block)))
         if place not in self._powers:
-            sums, key = self._moments(source, _key(block)), _key(block)
-            shifted = np.outer(sums.totals[key] @ block.map, block.offset)
-            power: Floats = block.map.T @ sums.gram(key) @ block.map + shifted + shifted.T
-            power += sums.n_items * np.outer(block.offset, block.offset)
+            moments, key = self._moments(source, _key(block)), _key(block)
+            shifted = np.outer(moments.totals[key] @ block.map, block.offset)
+            power: Floats = block.map.T @ moments.gram(key) @ block.map + shifted + shifted.T
+            power += moments.n_items * np.outer(block.offset, block.offset)
             self._powers[place] = power
         return self._powers[place]
 
     def _solver(self, source: str, other: str = "") -> RidgeSolver:
-        """Return the solver of a source's rows, of those that have another view (or labels) too."""
-        place = (source, self._apart(source, other))
+        """Return the solver for the rows of a source, or those that also have another view."""
+        place = (source, self._subset_key(source, other))
         if place not in self._solvers:
             names = [name for name in place if name]
-            sums, held = self._moments(*names), self._held(*names)
+            moments, held = self._moments(*names), self._held(*names)
             self._solvers[place] = RidgeSolver(
-                sums.gram(source),
-                sums.totals[source],
-                max(sums.n_items, 1.0),
+                moments.gram(source),
+                moments.totals[source],
+                max(moments.n_items, 1.0),
                 rows=self._features(source, held) if len(held) else None,
                 device=self._device,
             )
         return self._solvers[place]
 
-    def _apart(self, source: str, other: str, key: str = "") -> str:
-        """Return the other view where some rows of a source lack it, otherwise nothing."""
-        own = key or source
-        if not other or self._moments(own).n_items == self._moments(own, other).n_items:
+    def _subset_key(self, source: str, other: str, key: str = "") -> str:
+        """Return the other view if some rows of a source lack it, otherwise an empty string."""
+        owner = key or source
+        if not other or self._moments(owner).n_items == self._moments(owner, other).n_items:
             return ""
         return other
 
     def _held(self, *sources: str) -> RowSample:
-        """Return rows of the sample that have all of the sources, to be left out in turn."""
+        """Return sampled rows with all of the sources, for leave-one-out errors."""
         views = [source for source in sources if source != LABELS]
         return self.stats.sample.first(self._n_held, views, labelled=LABELS in sources)
 
     def _features(self, source: str, rows: RowSample) -> Matrix:
-        """Return what a source is for some rows: mapped features, or embeddings of labels."""
+        """Return the features of rows: mapped features of a view, or embeddings of labels."""
         if source == LABELS and self._embedding is not None:
             return self._embedding.transform(rows.labels)
         view = source if source in rows.views else source.removesuffix(unit_name(""))
@@ -403,88 +418,89 @@ def _key(block: Block) -> str:
     return unit_name(block.source) if block.is_unit else block.source
 
 
-# How many times their share of the hits rows may take that have what is trusted.
+# Rows with a caption may take this many times their share of the hits.
 _MAX_EXCESS = 1.1
-# Among fewer rows than this, the first ten say little of the share.
+# With fewer rows the share among the first ten is too noisy.
 _MIN_ROWS = 100
-TRUSTS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
-# Of the rows that their own features find with full trust, how many must still be found.
-_KEPT = 0.95
+CAPTION_WEIGHTS = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
+# Share of the self-retrieval rate at weight 1 that must remain.
+_MIN_RECALL = 0.95
 _N_FIRST = 10
-# Where no row has both, so that none can be asked for; rows that could came to 0.1 or 0.2.
-_UNSEEN = 0.2
-# Rows of the sample that are looked for, and among which.
-_MAX_ASKED, _MAX_ROWS = 512, 2_048
+# Default if no row has both views; data with such rows gave 0.1 or 0.2.
+_DEFAULT_WEIGHT = 0.2
+# Maximum number of query rows, and of rows searched.
+_MAX_QUERIES, _MAX_ROWS = 512, 2_048
 
 
-def settle_trust(space: Space, map_rows: MapRows, sample: RowSample) -> Space:
-    """Choose the trust of every target that leaves it open.
+def choose_caption_weights(space: Space, map_rows: MapRows, sample: RowSample) -> Space:
+    """Choose the caption weight of every target that has "auto".
 
-    Two items of which one has a caption and one has not are compared with a typed text by numbers
-    of different kinds, a similarity of texts and an expectation of it. Where images say most of
-    what captions do, the two are alike, and captions count as much as they can. Otherwise the
-    second is far nearer to zero, and the first kind leads every list. Then captions count as little
-    as they may without losing what they are there for: an item is to be found by its own.
+    A query text scores items with a caption by text similarity, and others by predicted text
+    similarity. If images predict captions well, both scores are comparable, and captions get a
+    large weight. Otherwise predicted scores are close to zero, and captioned items dominate all
+    results. Captions then get the smallest weight at which items are still retrieved by their own
+    caption.
 
-    The space comes before its maps, and goes with numbers for all trusts; `sample` are rows of the
-    collection, which alone decide.
+    `space`: before its maps are computed. `sample`: rows of the collection, which determine the
+    choice. Returns the space with a number for every weight.
     """
-    names = [name for name, block in space.blocks.items() if block.target.trust == AUTO]
+    names = [name for name, block in space.blocks.items() if block.target.caption_weight == AUTO]
     for name in names:
-        space = _settled(space, name, 1.0)
+        space = _with_weight(space, name, 1.0)
     for name in names:
-        space = _settled(space, name, _choose_trust(space, name, map_rows, sample))
+        space = _with_weight(space, name, _choose_weight(space, name, map_rows, sample))
     return space
 
 
-def _settled(space: Space, name: str, trust: float) -> Space:
+def _with_weight(space: Space, name: str, weight: float) -> Space:
     block = space.blocks[name]
-    block = replace(block, target=replace(block.target, trust=trust))
+    block = replace(block, target=replace(block.target, caption_weight=weight))
     return replace(space, blocks={**space.blocks, name: block})
 
 
-def _choose_trust(space: Space, name: str, map_rows: MapRows, sample: RowSample) -> float:
+def _choose_weight(space: Space, name: str, map_rows: MapRows, sample: RowSample) -> float:
     rows, source = sample.first(_MAX_ROWS), space.blocks[name].source
     others = [view for view in rows.views if name in space.predictors[view]]
     has_both = np.any([rows.present[view] for view in others], axis=0) if others else False
-    asked = np.flatnonzero(has_both & rows.present[source])
-    # Rows that stand in for others count less, and come last.
-    asked = asked[np.argsort(-rows.counts[asked], kind="stable")][:_MAX_ASKED]
-    if not asked.size:
-        return _UNSEEN
+    queries = np.flatnonzero(has_both & rows.present[source])
+    # Background samples have small counts and come last.
+    queries = queries[np.argsort(-rows.counts[queries], kind="stable")][:_MAX_QUERIES]
+    if not queries.size:
+        return _DEFAULT_WEIGHT
     trials = {
-        trust: _try(_settled(space, name, trust), source, map_rows, rows, asked) for trust in TRUSTS
+        weight: _try(_with_weight(space, name, weight), source, map_rows, rows, queries)
+        for weight in CAPTION_WEIGHTS
     }
-    fair = [trust for trust, (_, excess) in trials.items() if excess <= _MAX_EXCESS]
+    fair = [weight for weight, (_, excess) in trials.items() if excess <= _MAX_EXCESS]
     if fair:
         return max(fair)
-    enough = _KEPT * trials[1.0][0]
-    return next(trust for trust, (found, _) in trials.items() if found >= enough)
+    enough = _MIN_RECALL * trials[1.0][0]
+    return next(weight for weight, (recall, _) in trials.items() if recall >= enough)
 
 
 def _try(
-    space: Space, source: str, map_rows: MapRows, rows: RowSample, asked: Ints
+    space: Space, source: str, map_rows: MapRows, rows: RowSample, chosen: Ints
 ) -> tuple[float, float]:
-    """Look for some rows by their features of one view, among all.
+    """Search all rows by the features of one view of the chosen rows.
 
-    Returns the weight of those that are among their own first ten, and how many times their share
-    rows that have the view take of the other hits.
+    Returns the total weight of rows that are among their own first ten hits, and the share of
+    rows with the view among the other hits, relative to their share of all rows.
     """
-    queries = space.describe(map_rows({source: rows.views[source][asked]}))
+    queries = space.join_blocks(map_rows({source: rows.views[source][chosen]}))
     scores = np.empty((len(queries), len(rows)))
-    for place, features, which in _sampled(space, rows, map_rows):
-        scores[:, place] = queries @ space.scale(space.describe(features)).T[:, which]
-    places = np.arange(len(asked)), asked
+    for place, features, inverse in _sampled(space, rows, map_rows):
+        scores[:, place] = queries @ space.scale(space.join_blocks(features)).T[:, inverse]
+    places = np.arange(len(chosen)), chosen
     is_found = (scores > scores[places][:, np.newaxis]).sum(axis=1) < _N_FIRST
     scores[places] = -np.inf
-    # Rows that stand in for others are not there to be found.
+    # Background samples are not valid hits.
     is_real, has_view = rows.counts >= 1, rows.present[source]
     scores[:, ~is_real] = -np.inf
     excess = np.inf
-    if is_real[asked].any() and is_real.sum() >= _MIN_ROWS:
-        hits = np.argpartition(-scores[is_real[asked]], _N_FIRST, axis=1)[:, :_N_FIRST]
+    if is_real[chosen].any() and is_real.sum() >= _MIN_ROWS:
+        hits = np.argpartition(-scores[is_real[chosen]], _N_FIRST, axis=1)[:, :_N_FIRST]
         excess = float(has_view[hits].mean() / has_view[is_real].mean())
-    return float(rows.counts[asked] @ is_found), excess
+    return float(rows.counts[chosen] @ is_found), excess
 
 
 def _sampled(
@@ -494,12 +510,12 @@ def _sampled(
     return space.rows(rows.views, rows.present, labels, map_rows)
 
 
-def describe_sample(
+def sample_blocks(
     space: Space, rows: RowSample, map_rows: MapRows
 ) -> Iterator[tuple[Floats, Floats]]:
-    """Yield distinct blocks of sampled rows by all their views and labels, and their weights."""
-    for place, features, which in _sampled(space, rows, map_rows):
-        described, weights = space.describe(features), rows.counts[place]
-        if not isinstance(which, slice):
-            weights = np.bincount(which, weights, minlength=len(described))
-        yield described, weights
+    """Yield the distinct joined blocks of sampled rows, and their weights."""
+    for place, features, inverse in _sampled(space, rows, map_rows):
+        vectors, weights = space.join_blocks(features), rows.counts[place]
+        if not isinstance(inverse, slice):
+            weights = np.bincount(inverse, weights, minlength=len(vectors))
+        yield vectors, weights

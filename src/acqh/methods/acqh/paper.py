@@ -166,7 +166,7 @@ def update_codebooks(problem: PaperProblem, state: State, metric: Floats, linear
 
     Notes
     -----
-    ``A^T A`` is singular for two codebooks or more, since each block of A sums to one.
+    ``A^T A`` is singular for two or more codebooks: the entries of each block of A add up to one.
     """
     targets = solve_spd(metric, linear.T).T
     return least_squares_codebooks(targets, problem.counts, state.codes, state.codebooks)
@@ -210,7 +210,7 @@ def lower_bound(problem: PaperProblem, n_components: int) -> float:
 def objective(
     problem: PaperProblem, query_map: Floats, codes: Floats, label_map: Floats, drift: Floats
 ) -> float:
-    """Return the paper's objective (6), every term of it, from sums alone.
+    """Return the paper's objective (6), every term of it, from sufficient statistics.
 
     Parameters
     ----------
@@ -324,8 +324,8 @@ class ACQHPaper(ACQH):
         """Give items with fitted label sets the codes of Algorithm 1."""
         numbers = self.label_sets_.number(labels, add=False)
         rows = np.flatnonzero(numbers >= 0)
-        own: Any = self.label_codes_[numbers[rows]]
-        codes[rows] = to_tensor(own, codes.device) if is_tensor(codes) else own
+        label_codes: Any = self.label_codes_[numbers[rows]]
+        codes[rows] = to_tensor(label_codes, codes.device) if is_tensor(codes) else label_codes
 
     def _learn(
         self,
@@ -373,7 +373,7 @@ class ACQHPaper(ACQH):
         # have none, so new items are placed by the similarities alone.
         space = Space(
             {LABELS: _label_block(vectors, counts)},
-            {view: {LABELS: it} for view, it in regressions.items()},
+            {view: {LABELS: regression} for view, regression in regressions.items()},
             embedding,
             state.query_map,
             solve_spd(metric, reached).T,
@@ -393,7 +393,7 @@ class ACQHPaper(ACQH):
             if values[-2] - values[-1] <= self.tol * abs(values[-2]):
                 return state, values
         warnings.warn(
-            f"Algorithm 1 was stopped after {self.max_iter} sweeps, the last of which lowered "
+            f"Algorithm 1 was stopped after {self.max_iter} sweeps; the last one lowered "
             f"the objective by {1 - values[-1] / values[-2]:.1e}; raise max_iter or tol",
             ConvergenceWarning,
             stacklevel=2,

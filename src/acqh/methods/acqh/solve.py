@@ -1,4 +1,4 @@
-"""From statistics to a space and codebooks, in closed form but for the quantization."""
+"""From statistics to a space and codebooks, in closed form except for the quantization."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -11,9 +11,9 @@ from acqh._core.arrays import Floats, slices
 from acqh._core.linalg import RANK_TOLERANCE, fix_signs
 from acqh.errors import InvalidInputError
 from acqh.methods.acqh.learn import (
-    SpaceSums,
-    describe_sample,
-    settle_trust,
+    SpaceStatistics,
+    choose_caption_weights,
+    sample_blocks,
     weigh_by_agreement,
 )
 from acqh.methods.acqh.space import Space, embed
@@ -29,7 +29,7 @@ _BLOCK_ROWS = 1024
 # Sweeps at most over codes, and the share of the error below which they end.
 _SWEEPS, _TOLERANCE = 4, 1e-3
 # Vectors at most that codebooks are trained on: sampled rows by all their sources and by each view.
-# Four times as many take four times as long, which is longer than all sums of 100,000 items.
+# Four times as many take four times as long, which is longer than the statistics of 100,000 items.
 MAX_POINTS = 8_192
 # Rows by each view if labels are the only target: predictions of labels have few dimensions.
 _LABEL_ROWS = 1_024
@@ -80,18 +80,20 @@ def solve(
         )
     # Without rows held out, predictors of labels take 0.20 s instead of 0.32 (40,000 items).
     is_labels = [*targets] == [LABELS]
-    sums = SpaceSums(collected, embedding, settings["ridge"], 0 if is_labels else HELD_ROWS, device)
-    blocks = sums.make_blocks(targets)
-    predictors = sums.make_predictors(blocks)
+    statistics = SpaceStatistics(
+        collected, embedding, settings["ridge"], 0 if is_labels else HELD_ROWS, device
+    )
+    blocks = statistics.make_blocks(targets)
+    predictors = statistics.make_predictors(blocks)
     if settings["targets"] is None and LABELS not in targets:
-        blocks = weigh_by_agreement(blocks, sums.score_pairs(blocks, predictors, sample))
+        blocks = weigh_by_agreement(blocks, statistics.score_pairs(blocks, predictors, sample))
     nothing = np.zeros((0, 0))
     # Items with labels are exact, those without are not to lead: with labels alone, none is scaled.
     is_normalized = settings["equal_lengths"]
     if is_normalized is None:
         is_normalized = not is_labels
     space = Space(blocks, predictors, embedding, nothing, nothing, bool(is_normalized))
-    space = settle_trust(space, map_rows, sample)
+    space = choose_caption_weights(space, map_rows, sample)
     share = settings["complete_share"]
     if share is None:
         share = _complete_share(targets, stats)
@@ -138,8 +140,8 @@ def _complete_share(targets: Collection[str], stats: Statistics) -> float:
     and half by each view alone; so too with a single target: label sets are few points, and items
     that are encoded by their views need others.
     """
-    whole = {*stats.widths, LABELS} if len(targets) > 1 else set()
-    return 1.0 if all(set(pattern) == whole for pattern in stats.patterns) else 0.5
+    complete = {*stats.widths, LABELS} if len(targets) > 1 else set()
+    return 1.0 if all(set(pattern) == complete for pattern in stats.patterns) else 0.5
 
 
 def _training_points(
@@ -154,20 +156,20 @@ def _training_points(
     n_alone = _LABEL_ROWS if [*space.blocks] == [LABELS] else len(rows)
     alone = []
     for view in sorted(rows.views):
-        here = np.flatnonzero(rows.present[view])[:n_alone]
-        if here.size:
-            features = map_rows({view: rows.views[view][here]})
-            alone.append((space.describe(features), rows.counts[here]))
+        positions = np.flatnonzero(rows.present[view])[:n_alone]
+        if positions.size:
+            features = map_rows({view: rows.views[view][positions]})
+            alone.append((space.join_blocks(features), rows.counts[positions]))
     if len(alone) == 1 and LABELS not in space.blocks:
         share = 1.0
-    whole = [*describe_sample(space, rows, map_rows)]
+    complete = [*sample_blocks(space, rows, map_rows)]
     points = []
-    for part_share, parts in ((share, whole), (1 - share, alone)):
+    for part_share, parts in ((share, complete), (1 - share, alone)):
         if part_share:
             total = sum(float(weights.sum()) for _, weights in parts)
             points += [
-                (np.asarray(space.scale(described)), 2 * part_share * weights / total)
-                for described, weights in parts
+                (np.asarray(space.scale(vectors)), 2 * part_share * weights / total)
+                for vectors, weights in parts
             ]
     return points, alone
 

@@ -32,7 +32,7 @@ from acqh.stats.moments import LabelSets
 # From two 0/1 matrices (n, n_labels) and (m, n_labels) to similarities (n, m).
 Similarity: TypeAlias = Callable[[Array, Array], Array]
 
-# More embedding dimensions than this have never changed a figure.
+# More embedding dimensions than this have never changed a result.
 MAX_DIMENSIONS = 64
 # Directions with less than this share of the strongest one's eigenvalue are rounding noise.
 _EIGENVALUE_TOLERANCE = 1e-6
@@ -40,8 +40,8 @@ _EIGENVALUE_TOLERANCE = 1e-6
 MAX_LANDMARKS = 4096
 # Above this many labels the label vectors themselves are too long to be the embedding.
 _MAX_LABELS = 2048
-# From so many labels on, of which items have less than such a share, shared ones are counted by
-# sparse products, whose cost does not grow with the number of labels.
+# From this many labels on, and below this share of labels per item, sparse products count shared
+# labels: their cost does not grow with the number of labels.
 _WIDE_LABELS, _FEW_LABELS = 128, 0.02
 # Label sets are compared with the landmarks in blocks of this many.
 _BLOCK_SETS = 8192
@@ -74,11 +74,11 @@ def compare_labels(name: str, a: Array, b: Array) -> Matrix:
     >>> compare_labels("jaccard", np.array([[1, 1, 0]]), np.array([[1, 0, 0], [0, 0, 1]]))
     array([[0.5, 0. ]])
     """
-    ours, theirs = (it.sum(axis=1, dtype=np.float64) for it in (a, b))
+    ours, theirs = (labels.sum(axis=1, dtype=np.float64) for labels in (a, b))
     if a.shape[1] < _WIDE_LABELS or ours.sum() > _FEW_LABELS * a.size:
         common = np.asarray(a, dtype=np.float64) @ np.asarray(b, dtype=np.float64).T
         return _FORMULAS[name](common, ours[:, np.newaxis], theirs)
-    ones, others = (sp.csr_array(it.astype(bool)).astype(np.float64) for it in (a, b))
+    ones, others = (sp.csr_array(labels.astype(bool)).astype(np.float64) for labels in (a, b))
     shared = sp.coo_array(ones @ others.T)
     values = _FORMULAS[name](shared.data, ours[shared.row], theirs[shared.col])
     return sp.csr_array((values, shared.coords), shape=shared.shape)
@@ -174,13 +174,13 @@ def _compare(similarity: str | Similarity, block: Array, landmarks: Array) -> Ma
         return compare_labels(similarity, block, landmarks)
     # Functions of one's own need not care for how small integers overflow.
     wide = block.astype(np.float64), landmarks.astype(np.float64)
-    found = np.asarray(similarity(*wide), dtype=np.float64)
-    if found.shape != (len(block), len(landmarks)) or not np.isfinite(found).all():
+    similarities = np.asarray(similarity(*wide), dtype=np.float64)
+    if similarities.shape != (len(block), len(landmarks)) or not np.isfinite(similarities).all():
         raise InvalidInputError(
             f"the similarity must give finite numbers of shape {(len(block), len(landmarks))}, "
-            f"got shape {found.shape}"
+            f"got shape {similarities.shape}"
         )
-    return found
+    return similarities
 
 
 def _choose_landmarks(
@@ -269,7 +269,7 @@ class Block:
 def vote_weights(block: Block, votes: Sequence[Regression]) -> list[Floats]:
     """Return the weight of each source if several predict a block, each (rank, rank).
 
-    Sources are taken to be independent but for the block itself, so their precisions add up,
+    Given the block, sources are assumed to be independent, so their precisions add up,
     and the prior, the mean and covariance C of the block, must count once:
 
         mean + (C^-1 + sum_s (R_s^-1 - C^-1))^-1 sum_s R_s^-1 (y_s - mean)
@@ -317,8 +317,8 @@ Part: TypeAlias = tuple[str, bool, slice, Any]
 class Space:
     """From the views and labels of an item to its vector, and from a query to its own.
 
-    An item is described by the blocks of all targets, side by side, each by the root of its weight:
-    exact where the source of a block is there and trusted, otherwise predicted.
+    The vector of an item concatenates the blocks of all targets, scaled by the roots of their
+    weights. A block is exact if the item has its source, otherwise predicted.
     """
 
     blocks: dict[str, Block]  # by target
@@ -349,7 +349,7 @@ class Space:
         mean = np.concatenate([np.sqrt(block.target.weight) * block.mean for block in blocks])
         return mean, float(np.sum([block.target.weight for block in blocks]))
 
-    def describe(self, features: Mapping[str, Any]) -> Any:
+    def join_blocks(self, features: Mapping[str, Any]) -> Any:
         """Return all blocks of rows with these sources and no others, (n_rows, n_dimensions).
 
         `features`: each (n_rows, n_features), arrays, CSR or tensors: mapped features of views, and
@@ -358,24 +358,24 @@ class Space:
         return _apply(*self._maps(tuple(features), features), features)
 
     def embed(self, features: Mapping[str, Any]) -> Any:
-        """Return code vectors of rows, (n_rows, n_components); takes what `describe` does."""
+        """Return code vectors of rows, (n_rows, n_components); same `features` as `join_blocks`."""
         if self.is_normalized:
-            described = self.scale(self.describe(features))
-            return described @ (
-                to_tensor(self.target_map, described.device)
-                if is_tensor(described)
+            vectors = self.scale(self.join_blocks(features))
+            return vectors @ (
+                to_tensor(self.target_map, vectors.device)
+                if is_tensor(vectors)
                 else self.target_map
             )
         return _apply(*self._maps((*features, ""), features), features)
 
-    def scale(self, described: Any) -> Any:
+    def scale(self, vectors: Any) -> Any:
         """Return blocks of items as they are encoded: of the usual length, if normalized."""
         if not self.is_normalized:
-            return described
+            return vectors
         mean, squared_length = self.usual
-        if is_tensor(described):
-            return rescale(described, to_tensor(mean, described.device), squared_length)
-        return rescale(described, mean, squared_length)
+        if is_tensor(vectors):
+            return rescale(vectors, to_tensor(mean, vectors.device), squared_length)
+        return rescale(vectors, mean, squared_length)
 
     def _maps(self, key: tuple[str, ...], features: Mapping[str, Any]) -> tuple[list[Part], Any]:
         """Return the maps of `fold`, where the features are; an empty source: to code vectors."""
@@ -406,8 +406,8 @@ class Space:
             maps, added = self._fold_block(name, block, sources)
             offset[place] = scale * added
             parts += [
-                (source, block.is_unit and source == block.source, place, scale * own)
-                for source, own in maps.items()
+                (source, block.is_unit and source == block.source, place, scale * feature_map)
+                for source, feature_map in maps.items()
             ]
         return parts, offset
 
@@ -415,29 +415,29 @@ class Space:
         self, name: str, block: Block, sources: Sequence[str]
     ) -> tuple[dict[str, Floats], Floats]:
         """Return the maps of one block, by source, and what is added."""
-        own = {
+        from_source = {
             source: self.predictors[source][name]
             for source in sources
             if source != block.source and name in self.predictors[source]
         }
         is_given = block.source in sources
-        trust = float(block.target.trust) if own else 1.0
-        if is_given and trust == 1:
+        own_weight = float(block.target.caption_weight) if from_source else 1.0
+        if is_given and own_weight == 1:
             return {block.source: block.map}, block.offset
         maps: dict[str, Floats] = {}
         offset = block.mean
-        if len(own) == 1:
-            ((source, only),) = own.items()
+        if len(from_source) == 1:
+            ((source, only),) = from_source.items()
             maps, offset = {source: only.coefficients}, only.intercept
-        elif own:
-            weights = vote_weights(block, [*own.values()])
-            for (source, vote), weight in zip(own.items(), weights, strict=True):
+        elif from_source:
+            weights = vote_weights(block, [*from_source.values()])
+            for (source, vote), weight in zip(from_source.items(), weights, strict=True):
                 maps[source] = vote.coefficients @ weight
                 offset = offset + (vote.intercept - block.mean) @ weight
         if is_given:
-            maps = {source: (1 - trust) * part for source, part in maps.items()}
-            maps[block.source] = trust * block.map
-            offset = trust * block.offset + (1 - trust) * offset
+            maps = {source: (1 - own_weight) * part for source, part in maps.items()}
+            maps[block.source] = own_weight * block.map
+            offset = own_weight * block.offset + (1 - own_weight) * offset
         return maps, offset
 
     def _placed(self) -> Iterator[tuple[str, Block, slice]]:
@@ -458,7 +458,7 @@ class Space:
             Added for features scaled to unit length; None where no block needs it.
         """
         parts, offset = _compose(*self.fold([view]), self.query_map)
-        maps = {is_unit: own for _, is_unit, _, own in parts}
+        maps = {is_unit: matrix for _, is_unit, _, matrix in parts}
         nothing = np.zeros_like(maps[True]) if True in maps else np.zeros((0, 0))
         return maps.get(False, nothing), offset, maps.get(True)
 
@@ -473,7 +473,7 @@ class Space:
         """Yield rows that have the same sources, some at a time.
 
         `present`: of views that some items lack. Yields a slice or (n_rows,) numbers of the rows,
-        their features by source, as `describe` takes them, and which row of the features each is:
+        their features by source, as for `join_blocks`, and which row of the features each is:
         items with the same labels share theirs where nothing else counts.
 
         Raises InvalidInputError, LabelError, ViewError: there are no items; an item has nothing.
@@ -505,22 +505,22 @@ class Space:
                 part = group[chunk]
                 is_whole = len(part) == part[-1] - part[0] + 1
                 place = slice(int(part[0]), int(part[-1]) + 1) if is_whole else part
-                own = {name: views[name][place] for name in names if name != LABELS}
-                features = dict(map_rows(own))
+                rows = {name: views[name][place] for name in names if name != LABELS}
+                features = dict(map_rows(rows))
                 if LABELS in names:
                     features[LABELS] = vectors[numbers[part]]
                 yield place, features, slice(None)
 
     def refitted(
-        self, source: str, wanted: Floats, learn: Callable[[Floats], Regression]
+        self, source: str, target_vectors: Floats, learn: Callable[[Floats], Regression]
     ) -> "Space":
         """Return the space with another encoder for a view, or with one more.
 
-        `wanted`: blocks of items, as `describe` gives them. `learn`: how the new features predict
+        `target_vectors`: blocks of items from `join_blocks`. `learn`: how the new features predict
         any vectors. What the view gave exactly, its new features only predict.
         """
         predictors = {
-            name: learn(wanted[:, place] / np.sqrt(block.target.weight))
+            name: learn(target_vectors[:, place] / np.sqrt(block.target.weight))
             for name, block, place in self._placed()
         }
         blocks = {
@@ -538,15 +538,15 @@ def _apply(parts: list[Part], offset: Any, features: Mapping[str, Any]) -> Any:
         features = {source: rows.to(total.dtype) for source, rows in features.items()}
     else:
         total = np.tile(offset, (first.shape[0], 1))
-    for source, is_unit, place, own in parts:
-        total[:, place] += (unit_rows(features[source]) if is_unit else features[source]) @ own
+    for source, is_unit, place, matrix in parts:
+        total[:, place] += (unit_rows(features[source]) if is_unit else features[source]) @ matrix
     return total
 
 
 def _compose(parts: list[Part], offset: Floats, after: Floats) -> tuple[list[Part], Floats]:
     """Return maps with another linear map, (n_dimensions, n_components), after them."""
     total: dict[tuple[str, bool], Floats] = {}
-    for source, is_unit, place, own in parts:
-        total[source, is_unit] = total.get((source, is_unit), 0.0) + own @ after[place]
+    for source, is_unit, place, matrix in parts:
+        total[source, is_unit] = total.get((source, is_unit), 0.0) + matrix @ after[place]
     everywhere = slice(0, after.shape[1])
-    return [(*key, everywhere, own) for key, own in total.items()], offset @ after
+    return [(*key, everywhere, matrix) for key, matrix in total.items()], offset @ after

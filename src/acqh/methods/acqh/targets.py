@@ -19,7 +19,7 @@ MapRows = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Target:
-    """One part of what a score should be.
+    """One target similarity: a weighted part of the score.
 
     Parameters
     ----------
@@ -32,29 +32,29 @@ class Target:
         labels, the argument `similarity` of `ACQH` says what counts.
     rank : int, optional
         Principal directions that are kept; by default as many as there are, 256 at most.
-    trust : float or "auto"
-        How much an item's own features count for this target, from 0 to 1; the rest is what its
-        other views predict of them. Where some items have these features and others do not,
-        items that have them are found by them first, whatever else they show. ``"auto"``: as
-        much as leaves these items about their share of the hits; where nothing does, as little as
-        keeps them findable by their own features.
+    caption_weight : float or "auto"
+        Weight of an item's own features for this target, from 0 to 1; the rest comes from the
+        predictions of its other views. If only some items have these features, such as captions,
+        a large weight ranks them above all others. ``"auto"``: the largest weight at which these
+        items take about their share of the hits. If there is none, the smallest at which they
+        are retrieved by their own features.
 
     Raises
     ------
     InvalidInputError
-        A weight that is negative or no number, an unknown similarity, a rank below one, or a trust
-        outside 0 to 1.
+        A weight that is negative or not a number, an unknown similarity, a rank below one, or a
+        `caption_weight` outside 0 to 1.
 
     Examples
     --------
     >>> Target(0.5, rank=64)
-    Target(weight=0.5, similarity='content', rank=64, trust=1.0)
+    Target(weight=0.5, similarity='content', rank=64, caption_weight=1.0)
     """
 
     weight: float = 1.0
     similarity: Kind = "content"
     rank: int | None = None
-    trust: float | Literal["auto"] = 1.0
+    caption_weight: float | Literal["auto"] = 1.0
 
     def __post_init__(self) -> None:
         weight = _number(self.weight)
@@ -69,16 +69,17 @@ class Target:
             )
         if self.rank is not None:
             check_positive_int(self.rank, "the rank of a target")
-        if self.trust != AUTO and not 0 <= _number(self.trust) <= 1:
+        if self.caption_weight != AUTO and not 0 <= _number(self.caption_weight) <= 1:
             raise InvalidInputError(
-                f"the trust of a target must be a number from 0 to 1, or 'auto', got {self.trust!r}"
+                "the caption_weight of a target must be a number from 0 to 1 or 'auto', got "
+                f"{self.caption_weight!r}"
             )
 
 
-def _number(given: Any) -> float:
-    """Return what was given as a number, NaN where it is none."""
+def _number(value: Any) -> float:
+    """Return a value as float, NaN if it is not a number."""
     try:
-        return float(given)
+        return float(value)
     except (TypeError, ValueError):
         return float("nan")
 
@@ -106,10 +107,7 @@ def read_targets(
         A target that is not a view, or a view called "labels".
     """
     if LABELS in views:
-        raise ViewError(
-            "a view cannot be called 'labels', which names the labels among the targets; give the "
-            "view another name"
-        )
+        raise ViewError("'labels' is the name of the labels among the targets; rename the view")
     if targets is None:
         if has_labels:
             return {LABELS: Target()}
@@ -133,10 +131,9 @@ def read_targets(
                 "the similarity of labels is the argument `similarity` of ACQH, not that of their "
                 f"Target, which is {target.similarity!r}"
             )
-        if name == LABELS and target.trust == AUTO:
+        if name == LABELS and target.caption_weight == AUTO:
             raise InvalidInputError(
-                "the trust of labels cannot be chosen by 'auto', which asks for items by their own "
-                "features; give a number from 0 to 1"
+                "caption_weight='auto' is not possible for labels; pass a number from 0 to 1"
             )
     used = {name: target for name, target in read.items() if target.weight > 0}
     if not used:

@@ -35,7 +35,7 @@ class BinaryMethod(TrainedMethod):
         Bits of a code; fewer than asked for where the data do not carry more.
     training_codes_ : uint8 (n_train, ceil(n_bits / 8))
         The codes learnt for the training items, packed; those of a view in a dict where the
-        method learns one code per view. Not there where all items are coded alike.
+        method learns one code per view. Absent if training items are encoded like new ones.
     """
 
     _stored_as: ClassVar = "binary"
@@ -128,16 +128,16 @@ def linear_functions(
     items, of all views or of each. `history`: the objective after each sweep.
     """
     n_bits = int(next(iter(projections.values())).shape[1])
-    found: dict[str, Any] = {"projections_": dict(projections), "n_bits_": n_bits}
+    fitted: dict[str, Any] = {"projections_": dict(projections), "n_bits_": n_bits}
     if rows is not None:
-        found["intercepts_"] = {view: -rows[view].mean @ P for view, P in projections.items()}
+        fitted["intercepts_"] = {view: -rows[view].mean @ P for view, P in projections.items()}
     if isinstance(codes, Mapping):
-        found["training_codes_"] = {view: pack_signs(signs) for view, signs in codes.items()}
+        fitted["training_codes_"] = {view: pack_signs(signs) for view, signs in codes.items()}
     elif codes is not None:
-        found["training_codes_"] = pack_signs(codes)
+        fitted["training_codes_"] = pack_signs(codes)
     if history is not None:
-        found["objective_"] = history
-    return found
+        fitted["objective_"] = history
+    return fitted
 
 
 def pack_signs(values: Floats) -> Array:
@@ -175,17 +175,17 @@ def descend_bits(signs: Floats, H: Floats, Q: Floats, *, max_sweeps: int = MAX_S
     """
     others = np.array(H, dtype=np.float64)
     np.fill_diagonal(others, 0.0)
-    found = np.array(signs, dtype=np.float64)
-    for start in range(0, len(found), BLOCK_ROWS):
-        rows = np.arange(start, min(start + BLOCK_ROWS, len(found)))
+    codes = np.array(signs, dtype=np.float64)
+    for start in range(0, len(codes), BLOCK_ROWS):
+        rows = np.arange(start, min(start + BLOCK_ROWS, len(codes)))
         for _ in range(max_sweeps):
-            swept = _sweep(found[rows], others, Q[rows])
-            changed = np.any(swept != found[rows], axis=1)
-            found[rows] = swept
+            swept = _sweep(codes[rows], others, Q[rows])
+            changed = np.any(swept != codes[rows], axis=1)
+            codes[rows] = swept
             rows = rows[changed]
             if rows.size == 0:
                 break
-    return found
+    return codes
 
 
 def _sweep(signs: Floats, others: Floats, Q: Floats) -> Floats:

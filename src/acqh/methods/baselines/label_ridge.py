@@ -8,7 +8,7 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, Matrix, is_sparse
 from acqh.errors import InvalidInputError, LabelError
 from acqh.methods.base import NOT_NEGATIVE, BaseMethod, as_parts
-from acqh.methods.collect import collect, describe
+from acqh.methods.collect import collect, fit_schema
 from acqh.methods.registry import DatabaseMode, register
 from acqh.stats import regress
 
@@ -80,21 +80,23 @@ class LabelRidge(BaseMethod):
         InvalidInputError, LabelError, ViewError
         """
         self._check_parameters()
-        describe_part = partial(describe, feature_maps=self.feature_maps)
-        collected = collect(as_parts(views, labels), describe_part)
+        schema_of = partial(fit_schema, feature_maps=self.feature_maps)
+        collected = collect(as_parts(views, labels), schema_of)
         stats = collected.statistics.compact()
         if not stats.counts.sum():
             raise LabelError(
                 "labels are needed, but no item has a label; give labels with the views"
             )
         sets = stats.label_sets.matrix().astype(np.float64)
-        found = {name: regress(view, sets, self.ridge) for name, view in stats.views.items()}
+        regressions = {name: regress(view, sets, self.ridge) for name, view in stats.views.items()}
         self.n_features_in_ = collected.widths
         self.label_names_ = collected.label_names
         self.feature_maps_ = collected.feature_maps
-        self.projections_ = {name: each.coefficients for name, each in found.items()}
-        self.intercepts_ = {name: each.intercept for name, each in found.items()}
-        self.ridges_ = {name: each.ridge for name, each in found.items()}
+        self.projections_ = {
+            name: regression.coefficients for name, regression in regressions.items()
+        }
+        self.intercepts_ = {name: regression.intercept for name, regression in regressions.items()}
+        self.ridges_ = {name: regression.ridge for name, regression in regressions.items()}
         return self
 
     def project(self, X: Matrix, *, view: str) -> Floats:
@@ -110,8 +112,8 @@ class LabelRidge(BaseMethod):
         (n_queries, n_labels) float32
         """
         matrix = self._check_view(X, view)
-        own = self.projections_[view], self.intercepts_[view]
-        return self._map_linearly(matrix, view, *own).astype(np.float32)
+        maps = self.projections_[view], self.intercepts_[view]
+        return self._map_linearly(matrix, view, *maps).astype(np.float32)
 
     def encode(
         self, views: Any = None, *, labels: Any = None, mode: DatabaseMode | None = None

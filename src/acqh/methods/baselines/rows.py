@@ -113,8 +113,8 @@ class Rows:
     def _variances(self) -> Floats:
         """Return the variance of every column; exactly zero where it is only rounding."""
         mean_squares = self._mean_squares()
-        found = mean_squares - self._offset**2
-        return np.where(found > _ROUNDING * (mean_squares + self.mean**2), found, 0.0)
+        variances = mean_squares - self._offset**2
+        return np.where(variances > _ROUNDING * (mean_squares + self.mean**2), variances, 0.0)
 
 
 class ViewRidge:

@@ -211,12 +211,12 @@ class TrainedMethod(BaseMethod):
         names = sorted(views) if isinstance(views, Mapping) else []
         if len(names) != 1 or names[0] not in codes:
             raise InvalidInputError(
-                f"each view has its own learnt codes: name one of {sorted(codes)} in views"
+                f"each view has separate training codes; pass one of {sorted(codes)} in views"
             )
         return codes[names[0]]
 
 
-def choose_view(parameter: str, given: str | None, views: Collection[str], default: int) -> str:
+def choose_view(parameter: str, requested: str | None, views: Collection[str], default: int) -> str:
     """Return the view that a parameter names; where it is None, the one at a place.
 
     Raises ViewError: there is no such view.
@@ -226,12 +226,14 @@ def choose_view(parameter: str, given: str | None, views: Collection[str], defau
     >>> choose_view("base_view", None, ["image", "text"], -1)
     'text'
     """
-    if given is not None and given not in views:
-        raise ViewError(f"{parameter} is {given!r}, but the views are {sorted(views)}")
-    return list(views)[default] if given is None else given
+    if requested is not None and requested not in views:
+        raise ViewError(f"{parameter} is {requested!r}, but the views are {sorted(views)}")
+    return list(views)[default] if requested is None else requested
 
 
-def share_weights(given: Mapping[str, float] | None, views: Collection[str]) -> dict[str, float]:
+def share_weights(
+    requested: Mapping[str, float] | None, views: Collection[str]
+) -> dict[str, float]:
     """Return the weight of every view; they sum to one.
 
     `given`: positive, one for every view; None: all the same. Raises InvalidInputError: a view has
@@ -242,16 +244,16 @@ def share_weights(given: Mapping[str, float] | None, views: Collection[str]) -> 
     >>> share_weights({"image": 3, "text": 1}, ["image", "text"])
     {'image': 0.75, 'text': 0.25}
     """
-    if given is None:
-        given = dict.fromkeys(views, 1.0)
-    if set(given) != set(views) or not all(
-        np.isfinite(value) and value > 0 for value in given.values()
+    if requested is None:
+        requested = dict.fromkeys(views, 1.0)
+    if set(requested) != set(views) or not all(
+        np.isfinite(value) and value > 0 for value in requested.values()
     ):
         raise InvalidInputError(
-            f"view_weights must give every one of {sorted(views)} a positive number, got {given}"
+            f"view_weights must be a positive number for each of {sorted(views)}, got {requested}"
         )
-    total = sum(given.values())
-    return {view: float(given[view] / total) for view in views}
+    total = sum(requested.values())
+    return {view: float(requested[view] / total) for view in views}
 
 
 def _as_one(views: Any, labels: Any) -> MultiViewData:
@@ -266,10 +268,10 @@ def _check_views(method: BaseMethod, data: MultiViewData) -> None:
     fewest, most = method.view_range
     n_views = len(data.views)
     if n_views < fewest or (most is not None and n_views > most):
-        wanted = f"{fewest} views" if most == fewest else f"at least {fewest} views"
+        required = f"{fewest} views" if most == fewest else f"at least {fewest} views"
         if most is not None and most != fewest:
-            wanted = f"{fewest} to {most} views"
-        raise ViewError(f"{method.info.name} takes {wanted}, got {n_views}: {sorted(data.views)}")
+            required = f"{fewest} to {most} views"
+        raise ViewError(f"{method.info.name} takes {required}, got {n_views}: {sorted(data.views)}")
     for view, present in data.present.items():
         if not present.all():
             raise ViewError(

@@ -1,4 +1,4 @@
-"""What the methods share whose items are sums of words, ranked by distance from a prediction."""
+"""Base class of methods with additive codes that rank items by distance from a prediction."""
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
@@ -17,12 +17,12 @@ from acqh.quantize.codebooks import weighted_kmeans
 
 @dataclass(eq=False, repr=False)
 class AdditiveMethod(TrainedMethod):
-    """A method that predicts an item's vector from a view and ranks sums of words by distance.
+    """A method that predicts an item's vector from a view and ranks additive codes by distance.
 
     The nearest item to a prediction q is the one with the largest ``q b - ||b||² / 2``, where b
-    is what its code stands for. To make that an inner product, queries have one more component,
-    of ``-1/2``, and items one more component and byte, for their squared norm: the words of one
-    more codebook, zero but for that component.
+    is the reconstruction of its code. To make that an inner product, queries have one more
+    dimension, of ``-1/2``, and items one more dimension and byte for their squared norm: the
+    codewords of one more codebook, which are zero in all other dimensions.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class AdditiveMethod(TrainedMethod):
         return self._map_linearly(matrix, view, self.projections_[view], self.intercepts_[view])
 
     def _code(self, views: Mapping[str, Matrix], mode: DatabaseMode) -> Ints:  # noqa: ARG002
-        """Return the sums of words nearest to what the views predict, and their norms' level."""
+        """Return the codes nearest to the predictions of views, with the level of their norms."""
         predicted = [self._predict(matrix, view) for view, matrix in views.items()]
         weights = [self.view_weights_[view] for view in views]
         vectors = np.average(predicted, axis=0, weights=weights)
@@ -84,7 +84,7 @@ class AdditiveMethod(TrainedMethod):
         return np.hstack([codes, search_codes(_squared_norms(codes, words), levels)])
 
     def decode(self, codes: Array) -> Floats:
-        """Return the vectors that codes stand for, and last their squared norms.
+        """Return the reconstructions of codes, followed by their squared norms.
 
         Parameters
         ----------
@@ -109,11 +109,11 @@ def with_norms(codebooks: Floats, codes: Ints, rng: np.random.Generator) -> dict
     norms = _squared_norms(codes, codebooks)
     n_codebooks, n_words, n_components = codebooks.shape
     levels, numbers = weighted_kmeans(norms, np.ones(len(norms)), n_words, rng)
-    whole = np.zeros((n_codebooks + 1, n_words, n_components + 1), dtype=np.float32)
-    whole[:-1, :, :-1] = codebooks
-    whole[-1, :, -1] = levels[:, 0]
+    extended = np.zeros((n_codebooks + 1, n_words, n_components + 1), dtype=np.float32)
+    extended[:-1, :, :-1] = codebooks
+    extended[-1, :, -1] = levels[:, 0]
     return {
-        "codebooks_": whole,
+        "codebooks_": extended,
         "training_codes_": np.hstack([codes, numbers[:, np.newaxis]]),
         "n_components_": n_components,
     }
@@ -128,8 +128,11 @@ def regress_views(
     rows: Mapping[str, Rows], targets: Floats, penalty: float
 ) -> dict[str, dict[str, Floats]]:
     """Return what predicts targets from features as they were given: projections, intercepts."""
-    found = {view: each.factors * each.ridge(penalty)(targets) for view, each in rows.items()}
+    maps = {
+        view: view_rows.factors * view_rows.ridge(penalty)(targets)
+        for view, view_rows in rows.items()
+    }
     return {
-        "projections_": found,
-        "intercepts_": {view: -rows[view].mean @ P for view, P in found.items()},
+        "projections_": maps,
+        "intercepts_": {view: -rows[view].mean @ P for view, P in maps.items()},
     }

@@ -53,8 +53,8 @@ def objective(
     norm = float(np.vdot(Z, Z))
     return sum(
         weights[view]
-        * (each.squared_norm - 2.0 * float(np.vdot(each.transpose_times(Z), R)) + norm)
-        for (view, each), R in zip(rows.items(), rotations.values(), strict=True)
+        * (view_rows.squared_norm - 2.0 * float(np.vdot(view_rows.transpose_times(Z), R)) + norm)
+        for (view, view_rows), R in zip(rows.items(), rotations.values(), strict=True)
     )
 
 
@@ -67,14 +67,14 @@ def objective(
     supervised=False,
     modes=("fused", "single", "training"),
     reconstruction="The starting codebooks, the number of components where a view is narrow, and "
-    "the byte for an item's squared norm are ours.",
+    "the byte for an item's squared norm differ from the paper.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class CCQ(AdditiveMethod):
     """One additive code for all views of an item, each view rotated onto it.
 
     Minimises ``Σ_v λ_v ||X_v - Z R_vᵀ||²`` over rotations R_v with orthonormal columns and over
-    codes and codebooks, whose sums of words are Z; X_v are standardised features. Then the
+    codes and codebooks, whose reconstructions are Z; X_v are standardised features. Then the
     rotations are replaced by ridge regressions from the views to Z, which do better on new
     items. Items are ranked by their distance from what a query predicts.
 
@@ -140,10 +140,10 @@ class CCQ(AdditiveMethod):
         self, rows: Mapping[str, Rows], weights: Mapping[str, float], rng: np.random.Generator
     ) -> tuple[Floats, Ints, list[float]]:
         """Return codebooks, codes and the objective after each sweep."""
-        widths = [each.n_features for each in rows.values()]
+        widths = [view_rows.n_features for view_rows in rows.values()]
         n_components = min(self.n_components or 8 * self.n_codebooks, *widths)
         R: dict[str, Floats] = {
-            view: np.eye(each.n_features, n_components) for view, each in rows.items()
+            view: np.eye(view_rows.n_features, n_components) for view, view_rows in rows.items()
         }
         mean = _mean_of_views(rows, R, weights)
         drawn = rng.integers(len(mean), size=(self.n_codebooks, self.codebook_size))
@@ -152,10 +152,10 @@ class CCQ(AdditiveMethod):
         history: list[float] = []
         for _ in range(self.max_iter):
             Z = decode(codes, codebooks)
-            R = {view: update_rotation(each, Z) for view, each in rows.items()}
+            R = {view: update_rotation(view_rows, Z) for view, view_rows in rows.items()}
             mean = _mean_of_views(rows, R, weights)
             codebooks, codes = update_codebooks(mean, codes, codebooks)
-            # Every item is coded afresh: keeping old codes that are better ends in worse optima.
+            # Encode every item from scratch: keeping better old codes ends in worse optima.
             codes = search_codes(mean, codebooks, search=self.search)
             history.append(objective(rows, R, weights, decode(codes, codebooks)))
             if len(history) > 1 and history[-2] - history[-1] <= self.tol * history[-1]:
@@ -166,5 +166,5 @@ class CCQ(AdditiveMethod):
 def _mean_of_views(
     rows: Mapping[str, Rows], R: Mapping[str, Floats], weights: Mapping[str, float]
 ) -> Floats:
-    rotated = [weights[view] * each.times(R[view]) for view, each in rows.items()]
+    rotated = [weights[view] * view_rows.times(R[view]) for view, view_rows in rows.items()]
     return np.asarray(np.sum(rotated, axis=0))

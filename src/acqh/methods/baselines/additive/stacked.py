@@ -24,17 +24,17 @@ from acqh.quantize import decode, fit_codebooks
     supervised=False,
     modes=("training", "fused", "single"),
     reconstruction="The method is for one view; quantizing the views side by side and predicting "
-    "the result from each is ours, as are modes 'fused' and 'single'. Codebooks are solved "
+    "the result from each are extensions, as are modes 'fused' and 'single'. Codebooks are solved "
     "together rather than one by one.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class Stacked(AdditiveMethod):
-    """Sums of words of which each refines what the ones before leave over.
+    """Additive codes in which each codebook quantizes the residuals of those before.
 
-    Minimises ``||X - Z||²`` over codes and codebooks, whose sums of words are Z, with codes
-    found greedily from the first codebook to the last. The method is for a single view; its use
-    across views is ours: X are the principal components of one view, or of all views side by
-    side, standardised and weighted the same, and each view predicts Z by ridge regression.
+    Minimizes ``||X - Z||²`` over codes and codebooks, whose reconstructions are Z, with codes
+    chosen greedily from the first codebook to the last. The published method is for a single view.
+    Here X are the principal components of one view, or of all standardized views concatenated.
+    Each view predicts Z by ridge regression.
     Items are ranked by their distance from what a query predicts.
 
     Parameters
@@ -89,7 +89,7 @@ class Stacked(AdditiveMethod):
             view: Rows(matrix, scale=1.0 / np.sqrt(matrix.shape[1]))
             for view, matrix in data.features.items()
         }
-        found = fit_codebooks(
+        fitted = fit_codebooks(
             self._principal_components(rows),
             np.ones(data.n_items),
             self.n_codebooks,
@@ -99,12 +99,12 @@ class Stacked(AdditiveMethod):
             tol=self.tol,
             rng=rng,
         )
-        Z = decode(found.codes, found.codebooks)
+        Z = decode(fitted.codes, fitted.codebooks)
         return {
-            **with_norms(found.codebooks, found.codes, rng),
+            **with_norms(fitted.codebooks, fitted.codes, rng),
             **regress_views(rows, Z, self.feature_ridge),
             "view_weights_": share_weights(None, rows),
-            "objective_": found.history.tolist(),
+            "objective_": fitted.history.tolist(),
         }
 
     def _principal_components(self, rows: dict[str, Rows]) -> Floats:
@@ -112,11 +112,11 @@ class Stacked(AdditiveMethod):
         if self.base_view is not None:
             base = choose_view("base_view", self.base_view, rows, 0)
             rows = {base: rows[base]}
-        each = list(rows.values())
-        gram = np.block([[left.cross(right) for right in each] for left in each])
+        view_rows = list(rows.values())
+        gram = np.block([[left.cross(right) for right in view_rows] for left in view_rows])
         directions = principal_directions(gram, self.n_components or len(gram))
         if directions.shape[1] == 0:
             raise InvalidInputError("all features are constant, so there is nothing to quantize")
-        ends = np.cumsum([view.n_features for view in each])[:-1]
-        parts = zip(each, np.split(directions, ends), strict=True)
+        ends = np.cumsum([view.n_features for view in view_rows])[:-1]
+        parts = zip(view_rows, np.split(directions, ends), strict=True)
         return np.asarray(np.sum([view.times(part) for view, part in parts], axis=0))

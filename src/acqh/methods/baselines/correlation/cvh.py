@@ -34,7 +34,7 @@ def couple_pairs(views: Sequence[Rows]) -> list[list[Floats]]:
     "IJCAI 2011",
     supervised=False,
     modes=("single", "fused"),
-    reconstruction="Leaving out directions that the features do not span is ours.",
+    reconstruction="Drops directions that the features do not span.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class CVH(LinearBinaryMethod):
@@ -44,8 +44,8 @@ class CVH(LinearBinaryMethod):
     eigenproblem; for two views it is canonical correlation analysis. There are no more bits than
     directions that all views span: a warning says so where more are asked for.
 
-    Directions that the training features do not span are left out, which the original does not
-    mention.
+    Directions that the training features do not span are dropped; the paper does not mention
+    them.
 
     Parameters
     ----------
@@ -78,11 +78,13 @@ class CVH(LinearBinaryMethod):
 
     def _learn(self, data: Training) -> dict[str, Any]:
         rows = data.centred()
-        each = list(rows.values())
+        view_rows = list(rows.values())
         directions, couplings = joint_directions(
-            [view.gram() for view in each], couple_pairs(each), self.ridge, self.n_bits
+            [view.gram() for view in view_rows], couple_pairs(view_rows), self.ridge, self.n_bits
         )
         couplings = couplings[couplings > ZERO_SHARE]
         n_bits = limit_bits(self.n_bits, len(couplings), self.info.name)
-        kept = {view: found[:, :n_bits] for view, found in zip(rows, directions, strict=True)}
-        return {**linear_functions(kept, rows=rows), "couplings_": couplings[:n_bits]}
+        projections = {
+            view: matrix[:, :n_bits] for view, matrix in zip(rows, directions, strict=True)
+        }
+        return {**linear_functions(projections, rows=rows), "couplings_": couplings[:n_bits]}

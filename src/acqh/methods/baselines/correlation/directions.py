@@ -19,7 +19,7 @@ def semantic_cross(left: Rows, right: Rows, labels: Matrix) -> Floats:
     """Return the cross product of two views weighted by label similarity, ``Xᵀ S Y``.
 
     ``S = 2 L̂ L̂ᵀ - 1 1ᵀ`` with the rows of the labels scaled to norm one. S is never formed:
-    both views are centred, so the second term is zero, and the first is a product of sums by
+    both views are centred, so the second term is zero, and the first is a product of totals by
     label.
 
     `labels`: 0/1 (n_items, n_labels), dense or CSR. Gives (n_left, n_right) float64.

@@ -19,7 +19,7 @@ from acqh.methods.baselines.rows import Rows, squared_norm
 from acqh.methods.baselines.training import Training
 from acqh.methods.registry import register
 
-# Directions with less than this share of the mean variance are not whitened but left out.
+# Directions with less than this share of the mean variance are dropped, not whitened.
 _VARIANCE_FLOOR = 1e-6
 
 
@@ -125,7 +125,7 @@ class QCH(LinearBinaryMethod):
         G = white_x.T @ semantic_cross(x, y, data.labels) @ white_y / data.n_items
         *W, covariances = paired_directions(np.eye(len(G)), np.eye(len(G.T)), G, scale=data.n_items)
         n_bits = limit_bits(self.n_bits, len(covariances), self.info.name)
-        W = [each[:, :n_bits] for each in W]
+        W = [matrix[:, :n_bits] for matrix in W]
         history = []
         for _ in range(self.max_iter):
             B = [quantise(z, w) for z, w in zip(Z, W, strict=True)]

@@ -35,7 +35,7 @@ class SCMOrth(LinearBinaryMethod):
     Canonical correlation analysis in which every image meets every text, weighted by the
     cosine of their labels: ``Xᵀ S Y`` in place of ``Xᵀ Y``, with ``S = 2 L Lᵀ - 1 1^T`` and
     unit rows of L. There are no more bits than directions that covary: a warning says so where
-    more are asked for, and later bits are worth less than earlier ones.
+    more are asked for, and later bits carry less information than earlier ones.
 
     Parameters
     ----------
@@ -76,14 +76,16 @@ class SCMOrth(LinearBinaryMethod):
             scale=data.n_items,
         )
         n_bits = limit_bits(self.n_bits, len(covariances), self.info.name)
-        kept = {view: found[:, :n_bits] for view, found in zip(rows, directions, strict=True)}
-        return {**linear_functions(kept, rows=rows), "covariances_": covariances[:n_bits]}
+        projections = {
+            view: matrix[:, :n_bits] for view, matrix in zip(rows, directions, strict=True)
+        }
+        return {**linear_functions(projections, rows=rows), "covariances_": covariances[:n_bits]}
 
 
 def leading_pair(matrix: Floats) -> tuple[Floats, Floats, float]:
     """Return the first left and right singular vectors and the first singular value.
 
-    From the smaller Gram matrix, of which only the last eigenvector is computed.
+    Computes only the last eigenvector of the smaller Gram matrix.
     """
     if matrix.shape[0] > matrix.shape[1]:
         right, left, value = leading_pair(matrix.T)
@@ -129,7 +131,7 @@ def learn_bits(
         One entry per bit.
     """
     residual = n_bits * (white[0].T @ cross @ white[1])
-    found: tuple[list[Floats], list[Floats]] = ([], [])
+    directions: tuple[list[Floats], list[Floats]] = ([], [])
     last = np.inf
     for _ in range(n_bits):
         *pair, covariance = leading_pair(residual)
@@ -141,9 +143,9 @@ def learn_bits(
             direction = white[view] @ pair[view]
             signs = np.where(rows[view].times(direction) >= 0, 1.0, -1.0)
             agreed.append(white[view].T @ rows[view].transpose_times(signs))
-            found[view].append(direction)
+            directions[view].append(direction)
         residual = residual - np.outer(*agreed)
-    return found
+    return directions
 
 
 @register(name="scm-seq", title="Semantic correlation maximisation, sequential", **_FACTS)
@@ -171,7 +173,7 @@ class SCMSeq(LinearBinaryMethod):
         Stop before the first bit that covaries more than the bit before it, and fill up with
         the canonical directions of the pairs, without labels, as the public code does. There may
         be fewer of those than bits left to fill: a warning says so. False: no end before the
-        last bit, which gives the figures published elsewhere.
+        last bit, which gives the results published elsewhere.
 
     Examples
     --------
@@ -194,11 +196,11 @@ class SCMSeq(LinearBinaryMethod):
         # Nothing can be fitted where no direction of one view covaries with one of the other.
         *_, covariances = paired_directions(*white, cross, scale=data.n_items)
         limit_bits(1, len(covariances), self.info.name)
-        found = learn_bits(white, (x, y), cross, self.n_bits, until_rise=self.stop_at_rise)
-        if len(found[0]) < self.n_bits:
+        columns = learn_bits(white, (x, y), cross, self.n_bits, until_rise=self.stop_at_rise)
+        if len(columns[0]) < self.n_bits:
             *canonical, correlations = paired_directions(*white, x.cross(y))
-            limit_bits(self.n_bits, len(found[0]) + len(correlations), self.info.name)
-            for bits, directions in zip(found, canonical, strict=True):
+            limit_bits(self.n_bits, len(columns[0]) + len(correlations), self.info.name)
+            for bits, directions in zip(columns, canonical, strict=True):
                 bits.extend(directions.T[: self.n_bits - len(bits)])
-        functions = {view: np.stack(bits, axis=1) for view, bits in zip(rows, found, strict=True)}
+        functions = {view: np.stack(bits, axis=1) for view, bits in zip(rows, columns, strict=True)}
         return linear_functions(functions, rows=rows)

@@ -63,7 +63,7 @@ class DCH(LinearBinaryMethod):
         K in formulas.
     feature_maps : mapping of str to feature map, feature map, or None
         F_v; for some views or, not as a mapping, for all of them. The default scales rows to
-        unit norm before the RBF map, which is ours: public code does not.
+        unit norm before the RBF map, unlike public code.
     random_state : int, Generator, SeedSequence or None
         Draws all that is random: where learning starts, anchors, and the seeds of feature maps
         that have none of their own.

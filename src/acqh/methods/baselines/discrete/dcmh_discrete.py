@@ -134,7 +134,7 @@ class DiscreteCMH(LinearBinaryMethod):
             history.append(paired + losses)
             if all(np.array_equal(B, previous[view]) for view, B in codes.items()):
                 break
-        P = {view: own.solve(codes[view])[view] for view, own in hashing.items()}
+        P = {view: regression.solve(codes[view])[view] for view, regression in hashing.items()}
         return linear_functions(P, codes=codes, history=history)
 
     def _update_view(

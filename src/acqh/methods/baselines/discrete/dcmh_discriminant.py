@@ -47,7 +47,7 @@ def update_codes(B: Floats, labels: Matrix, W: Floats, ridge_strength: float) ->
     supervised=True,
     modes=("training", "single", "fused"),
     reconstruction="The step over codes is the rounded closed form of a public script named after "
-    "the paper; the paper's own was not found. Mode 'fused' is ours.",
+    "the paper; the paper's own was not found. Mode 'fused' is an extension.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class DiscriminantCMH(LinearBinaryMethod):
@@ -101,5 +101,7 @@ class DiscriminantCMH(LinearBinaryMethod):
             previous, B = B, update_codes(B, data.labels, W, self.code_ridge)
             n_iter += 1
         rows = data.centred()
-        projections = {view: each.ridge(self.feature_ridge)(B) for view, each in rows.items()}
+        projections = {
+            view: view_rows.ridge(self.feature_ridge)(B) for view, view_rows in rows.items()
+        }
         return {**linear_functions(projections, rows=rows, codes=B), "n_iter_": n_iter}

@@ -59,7 +59,8 @@ def objective(
     supervised=True,
     modes=("training", "single", "fused"),
     reconstruction="No code was found: the form of the drift, the weights and the feature map are "
-    "ours; without drift the problem is that of public code for subspace relation learning.",
+    "reconstructed; without drift the problem is that of public code for subspace relation "
+    "learning.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class FDCH(LinearBinaryMethod):

@@ -83,7 +83,7 @@ class CMFH(LinearBinaryMethod):
         λ_v, scaled to sum to one; None: all the same.
     projection_weight : float
         μ. Public code divides by it where it means to multiply; that changes the length of P_v
-        but hardly a sign, so the slip does not weaken its figures.
+        but hardly a sign, so the slip does not weaken its results.
     ridge : float
         γ.
     max_iter : int
@@ -128,21 +128,21 @@ class CMFH(LinearBinaryMethod):
         weights = share_weights(self.view_weights, data.features)
         rows = data.centred()
         ridge = self.ridge / self.projection_weight
-        regress = {view: each.ridge(ridge) for view, each in rows.items()}
+        regress = {view: view_rows.ridge(ridge) for view, view_rows in rows.items()}
         V = data.rng.random((data.n_items, self.n_bits))
         history = []
         for _ in range(self.max_iter):
             U = {
-                view: update_basis(each, V, self.ridge / weights[view])
-                for view, each in rows.items()
+                view: update_basis(view_rows, V, self.ridge / weights[view])
+                for view, view_rows in rows.items()
             }
             P = {view: solve(V) for view, solve in regress.items()}
             mixes = mix_views(U, P, weights, self.projection_weight, self.ridge)
-            V = np.sum([each.times(mixes[view]) for view, each in rows.items()], axis=0)
+            V = np.sum([view_rows.times(mixes[view]) for view, view_rows in rows.items()], axis=0)
             history.append(self._objective(rows, U, P, V, weights))
         return {
             **linear_functions(P, rows=rows, codes=V, history=history),
-            "means_": {view: each.mean for view, each in rows.items()},
+            "means_": {view: view_rows.mean for view, view_rows in rows.items()},
             "bases_": U,
             "view_weights_": weights,
         }
@@ -156,9 +156,9 @@ class CMFH(LinearBinaryMethod):
         weights: Mapping[str, float],
     ) -> float:
         total = self.ridge * squared_norm(V)
-        for view, each in rows.items():
-            total += weights[view] * each.residual_norm(V, U[view])
-            total += self.projection_weight * squared_norm(V - each.times(P[view]))
+        for view, view_rows in rows.items():
+            total += weights[view] * view_rows.residual_norm(V, U[view])
+            total += self.projection_weight * squared_norm(V - view_rows.times(P[view]))
             total += self.ridge * (squared_norm(U[view]) + squared_norm(P[view]))
         return total
 

@@ -73,16 +73,16 @@ def balance(M: Floats, spare: Floats) -> Floats:
     ----------
     M : (n_items, n_bits)
     spare : (n_items, n_bits)
-        A random matrix, of which as many columns are used as directions are open.
+        A random matrix; its first columns fill the open directions.
     """
     u, values, vt = scipy.linalg.svd(M - M.mean(axis=0), full_matrices=False, check_finite=False)
     rank = int(np.sum(values > np.sqrt(RANK_TOLERANCE) * np.linalg.norm(M)))
     # Centred columns span one dimension less than there are items.
     n_open = min(M.shape[1], len(M) - 1) - rank
-    known = u[:, :rank]
+    basis = u[:, :rank]
     fresh = spare[:, :n_open] - spare[:, :n_open].mean(axis=0)
-    fresh, _ = np.linalg.qr(fresh - known @ (known.T @ fresh))
-    return np.asarray(np.sqrt(len(M)) * np.hstack([known, fresh]) @ vt[: rank + n_open])
+    fresh, _ = np.linalg.qr(fresh - basis @ (basis.T @ fresh))
+    return np.asarray(np.sqrt(len(M)) * np.hstack([basis, fresh]) @ vt[: rank + n_open])
 
 
 def update_codes(B: Floats, A: Affinity, Z: Floats, balance_weight: float, pull: Floats) -> Floats:
@@ -111,15 +111,15 @@ def update_codes(B: Floats, A: Affinity, Z: Floats, balance_weight: float, pull:
     supervised=False,
     modes=("training", "fused", "single"),
     reconstruction="The objective follows the paper's description, one inner-product "
-    "reconstruction with balanced and uncorrelated bits; its solver and weights are ours. Mode "
-    "'fused' is the mean of the views' projections.",
+    "reconstruction with balanced and uncorrelated bits; its solver and weights are "
+    "reconstructed. Mode 'fused' is the mean of the views' projections.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class CRE(LinearBinaryMethod):
     """Codes whose inner products rebuild those of the views, balanced and uncorrelated.
 
     Minimises ``-tr(Zᵀ A B) - ρ tr(Bᵀ Z) + ν/2 Σ_v (||B - F_v W_v||² + ε ||W_v||²)`` over signs
-    B, real Z with ``Zᵀ 1 = 0`` and ``Zᵀ Z = N I``, and hash functions W_v, where A sums the
+    B, real Z with ``Zᵀ 1 = 0`` and ``Zᵀ Z = N I``, and hash functions W_v, where A adds up the
     inner products of every view's rows, scaled to unit norm and centred, and F_v are the mapped
     features. For balanced and uncorrelated codes that is ``||K A - B Bᵀ||²`` up to constants.
 

@@ -47,9 +47,9 @@ def fuse_views(
 ) -> Floats:
     """Return the fused similarity of items and anchors.
 
-    Item i and anchor j are as alike as the anchors near i in one view and the anchors near j in
-    the other: ``D = Σ_v η_v N_v E_v M_uᵀ`` with u the other view, where N and M join items and
-    anchors to their nearest anchors and ``E = exp(-distance / 2)``.
+    The similarity of item i and anchor j compares the anchors near i in one view with the anchors
+    near j in the other: ``D = Σ_v η_v N_v E_v M_uᵀ`` with u the other view. N and M join items and
+    anchors to their nearest anchors, and ``E = exp(-distance / 2)``.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def update_codes(signs: Floats, pull: Floats) -> Floats:
 
 def predict(rows: Mapping[str, Rows], W: Mapping[str, Floats]) -> dict[str, Floats]:
     """Return ``F_v W_v`` of every view, (n_items, n_bits)."""
-    return {view: each.times(W[view]) for view, each in rows.items()}
+    return {view: view_rows.times(W[view]) for view, view_rows in rows.items()}
 
 
 def objective(
@@ -93,8 +93,8 @@ def objective(
 ) -> float:
     """Return ``λ Σ_v (||B - F_v W_v||² + ε ||W_v||²) - tr(Bᵀ graph)`` for ``graph = D B_s``."""
     loss = sum(
-        squared_norm(B - predicted[view]) + feature_ridge * squared_norm(each)
-        for view, each in W.items()
+        squared_norm(B - predicted[view]) + feature_ridge * squared_norm(matrix)
+        for view, matrix in W.items()
     )
     return feature_weight * loss - float(np.vdot(B, graph))
 
@@ -108,16 +108,16 @@ def objective(
     supervised=False,
     modes=("single", "fused", "training"),
     reconstruction="The released code, by its author's word, is a rewrite; the similarity is its "
-    "double loop as a matrix product. Modes 'fused' and 'training' are ours.",
+    "double loop as a matrix product. Modes 'fused' and 'training' are extensions.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class FSH(LinearBinaryMethod):
     """Codes that follow a graph of anchors fused from two views, and the views' predictions.
 
     Maximises ``tr(Bᵀ D B_s) - λ Σ_v (||B - F_v W_v||² + ε ||W_v||²)`` over the signs B of the
-    items, the signs B_s of the anchors and the hash functions W_v, where D is the similarity of
-    items and anchors by their nearest anchors, in one view for the item and in the other for
-    the anchor, and F_v are centred features.
+    items, the signs B_s of the anchors and the hash functions W_v. D is the similarity of items
+    and anchors by their nearest anchors, in one view for the item and in the other for the
+    anchor. F_v are centred features.
 
     What is known of the method is a demonstration that its author calls a rewrite; with its
     large λ the graph hardly matters. Its update of the views' shares is mistaken, so shares are
@@ -135,9 +135,9 @@ class FSH(LinearBinaryMethod):
     n_anchors : int
         Training items that serve as anchors, the same in both views.
     n_neighbours : int
-        Nearest anchors by which items and anchors are described.
+        Number of nearest anchors of items and anchors.
     view_weights : mapping of str to float, or None
-        Share of the graph in which a view describes the items, scaled to sum to one; None: both
+        Weight of the graph of a view, scaled to sum to one; None: both
         the same.
     feature_weight : float
         λ. Where it is small, all items get the same code.
@@ -176,16 +176,19 @@ class FSH(LinearBinaryMethod):
         n_anchors = min(self.n_anchors, data.n_items)
         anchors = np.sort(data.rng.choice(data.n_items, n_anchors, replace=False))
         D = fuse_views(
-            [pairwise_distances(each, each[anchors]) for each in data.features.values()],
-            [pairwise_distances(each[anchors]) for each in data.features.values()],
+            [
+                pairwise_distances(features, features[anchors])
+                for features in data.features.values()
+            ],
+            [pairwise_distances(features[anchors]) for features in data.features.values()],
             list(shares.values()),
             min(self.n_neighbours, n_anchors),
         )
         rows = data.centred()
-        regress = {view: each.ridge(self.feature_ridge) for view, each in rows.items()}
+        regress = {view: view_rows.ridge(self.feature_ridge) for view, view_rows in rows.items()}
         W: dict[str, Floats] = {
-            view: data.rng.normal(size=(each.n_features, self.n_bits))
-            for view, each in rows.items()
+            view: data.rng.normal(size=(view_rows.n_features, self.n_bits))
+            for view, view_rows in rows.items()
         }
         predicted = predict(rows, W)
         B = random_signs(data.rng, (len(D), self.n_bits))

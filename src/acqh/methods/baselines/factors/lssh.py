@@ -80,18 +80,18 @@ def update_basis(gram: Floats, products: Floats, basis: Floats) -> Floats:
     basis : (n_atoms, n_features)
         Where to start from; rows that C does not use stay.
     """
-    found = basis.copy()
+    updated = basis.copy()
     used = np.flatnonzero(np.diag(gram) > 0)
     for _ in range(_BASIS_SWEEPS):
         largest = 0.0
         for j in used:
-            row = found[j] + (products[j] - gram[j] @ found) / gram[j, j]
+            row = updated[j] + (products[j] - gram[j] @ updated) / gram[j, j]
             row /= max(float(np.sqrt(row @ row)), 1.0)
-            largest = max(largest, float(np.abs(row - found[j]).max()))
-            found[j] = row
+            largest = max(largest, float(np.abs(row - updated[j]).max()))
+            updated[j] = row
         if largest <= _TOLERANCE:
             break
-    return found
+    return updated
 
 
 def update_factors(correlations: Floats, linked: Floats, basis: Floats, ratio: float) -> Floats:
@@ -118,9 +118,9 @@ def inverse_distances(rows: Matrix, centre: Floats) -> Floats:
     spread = np.asarray(squares.sum(axis=1)).ravel()
     squared = spread - 2.0 * (rows @ centre) + squared_norm(centre)
     away = squared > _ROUNDING * (spread + squared_norm(centre))
-    found = np.zeros((len(squared), 1))
-    found[away, 0] = 1.0 / np.sqrt(squared[away])
-    return found
+    codes = np.zeros((len(squared), 1))
+    codes[away, 0] = 1.0 / np.sqrt(squared[away])
+    return codes
 
 
 @register(
@@ -131,7 +131,7 @@ def inverse_distances(rows: Matrix, centre: Floats) -> Floats:
     "search, SIGIR 2014",
     supervised=False,
     modes=("fused", "single"),
-    reconstruction="The solver of the bases and the length of the lasso's steps are ours.",
+    reconstruction="The solver of the bases and the lasso's step length differ from the paper.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class LSSH(BinaryMethod):
@@ -153,7 +153,7 @@ class LSSH(BinaryMethod):
         Draws all that is random: where learning starts, anchors, and the seeds of feature maps
         that have none of their own.
     sparse_view : str, optional
-        The view that is coded sparsely, images in the original; by default the first given.
+        The view with sparse codes, images in the original. Default: the first view.
     n_components : int, optional
         Principal components of the sparse view; by default as many as bits.
     n_atoms : int
@@ -262,17 +262,17 @@ class LSSH(BinaryMethod):
     def _link_or_correlate(self, matrix: Matrix, view: str) -> Floats:
         """Return ``S R`` of the sparse view, ``Y Uᵀ`` of the other."""
         mean = self.means_[view]
-        found = np.empty((matrix.shape[0], self.n_bits_))
+        linked = np.empty((matrix.shape[0], self.n_bits_))
         for rows, block in self._mapped_blocks(matrix, view):
             block = block.astype(np.float64)
             if view == self.sparse_view_:
                 reduced = unit_rows(block @ self.components_ - mean @ self.components_)
                 codes = code_sparsely(reduced, self.dictionary_, self.sparsity)
-                found[rows] = codes @ self.links_
+                linked[rows] = codes @ self.links_
             else:
                 centred = block @ self.basis_.T - mean @ self.basis_.T
-                found[rows] = inverse_distances(block, mean) * centred
-        return found
+                linked[rows] = inverse_distances(block, mean) * centred
+        return linked
 
     def _unify(self, views: Mapping[str, Matrix]) -> Floats:
         """Return the latent factors of items, given both views; as `project` for one."""

@@ -127,4 +127,4 @@ class GSPH(LinearBinaryMethod):
         # The mean over views of 2 p - 1, p the probability of a bit: that is tanh of half the
         # log odds.
         odds = [self._project(matrix, view) for view, matrix in views.items()]
-        return np.asarray(np.mean([np.tanh(each / 2.0) for each in odds], axis=0))
+        return np.asarray(np.mean([np.tanh(logits / 2.0) for logits in odds], axis=0))

@@ -49,8 +49,8 @@ class Residual:
 
     def __matmul__(self, right: Floats) -> Floats:
         """Return the residual times (n_items, k) or (n_items,)."""
-        whole = self.members @ (self.similarity @ (self.members.T @ right))
-        return np.asarray(whole - self.signs @ (self.signs.T @ right))
+        product = self.members @ (self.similarity @ (self.members.T @ right))
+        return np.asarray(product - self.signs @ (self.signs.T @ right))
 
     def less(self, signs: Floats) -> "Residual":
         """Return what is left after one more bit, (n_items,)."""
@@ -86,7 +86,7 @@ def smooth_loss(w: Floats, features: Floats, residual: Residual) -> tuple[float,
 def learn_bit(features: Floats, residual: Residual, max_iter: int) -> tuple[Floats, Floats]:
     """Return the weights of one bit and its signs: the better of the start and its refinement."""
     start = start_bit(features, residual)
-    found = scipy.optimize.minimize(
+    solution = scipy.optimize.minimize(
         smooth_loss,
         start,
         args=(features, residual),
@@ -94,8 +94,8 @@ def learn_bit(features: Floats, residual: Residual, max_iter: int) -> tuple[Floa
         method="L-BFGS-B",
         options={"maxiter": max_iter},
     )
-    candidates = [(w, np.where(features @ w >= 0, 1.0, -1.0)) for w in (found.x, start)]
-    return max(candidates, key=lambda each: float(each[1] @ (residual @ each[1])))
+    candidates = [(w, np.where(features @ w >= 0, 1.0, -1.0)) for w in (solution.x, start)]
+    return max(candidates, key=lambda candidate: float(candidate[1] @ (residual @ candidate[1])))
 
 
 @register(
@@ -106,7 +106,7 @@ def learn_bit(features: Floats, residual: Residual, max_iter: int) -> tuple[Floa
     supervised=True,
     modes=("single", "training", "fused"),
     reconstruction="The method is for one view; predicting its codes from the other views is "
-    "ours, as are modes 'training' and 'fused'.",
+    "an extension, as are modes 'training' and 'fused'.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class KSH(LinearBinaryMethod):
@@ -114,7 +114,7 @@ class KSH(LinearBinaryMethod):
 
     Learns bits of one view, each from what the bits before leave of
     ``||(1/K) H Hᵀ - S||²``, where S is one for items that share a label and minus one
-    elsewhere. The method is for a single view; its use across views is ours: hash functions of
+    elsewhere. The method is for a single view; as an extension, hash functions of
     the other views are regressed on the codes of that one.
 
     Parameters

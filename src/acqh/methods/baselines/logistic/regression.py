@@ -56,10 +56,10 @@ def fit_logistic(features: Matrix, signs: Floats, penalty: Floats) -> Floats:
         return float(losses.sum() + np.vdot(weights, shrunk)), gradient.ravel()
 
     options: dict[str, Any] = {"maxiter": _MAX_ITER, "gtol": _GRADIENT_TOLERANCE, "ftol": 0.0}
-    found = scipy.optimize.minimize(
+    solution = scipy.optimize.minimize(
         loss, np.zeros(shape[0] * shape[1]), jac=True, method="L-BFGS-B", options=options
     )
-    return np.asarray(scaling @ found.x.reshape(shape))
+    return np.asarray(scaling @ solution.x.reshape(shape))
 
 
 def log_loss(margins: Floats) -> tuple[Floats, Floats]:

@@ -28,7 +28,7 @@ def divergence(H: Floats, unit_labels: Matrix) -> tuple[float, Floats]:
 
     P is the cosine of labels without its diagonal, divided by its sum; Q is ``n_ij = (1 + ¼
     ||h_i - h_j||²)⁻¹``, likewise. The gradient is ``Σ_j (p_ij - q_ij) n_ij (h_i - h_j)``. The
-    constant left out is ``Σ p_ij log p_ij``.
+    omitted constant is ``Σ p_ij log p_ij``.
 
     Parameters
     ----------

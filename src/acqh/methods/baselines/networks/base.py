@@ -127,7 +127,7 @@ class NetworkMethod(BinaryMethod):
         there is an error.
     random_state : int, Generator, SeedSequence or None
         Draws first codes and weights, and the batches. One seed gives one fit on a CPU; a GPU
-        sums in an order of its own.
+        adds in another order.
 
     Attributes
     ----------
@@ -164,8 +164,8 @@ def trained_weights(networks: Mapping[str, Network]) -> dict[str, Any]:
     """Return networks as fitted attributes of a `NetworkMethod`."""
     weights = {view: network.weights() for view, network in networks.items()}
     names = ("hidden_weights_", "hidden_biases_", "output_weights_", "output_biases_")
-    found: dict[str, Any] = {
-        name: {view: each[place] for view, each in weights.items()}
+    fitted: dict[str, Any] = {
+        name: {view: layers[place] for view, layers in weights.items()}
         for place, name in enumerate(names)
     }
-    return {**found, "n_bits_": len(next(iter(weights.values()))[3])}
+    return {**fitted, "n_bits_": len(next(iter(weights.values()))[3])}

@@ -58,8 +58,9 @@ def reconstruct_codes(outputs: Floats, codes: Floats) -> Floats:
     supervised=True,
     modes=("single", "training", "fused"),
     reconstruction="All but the three stages: the first codes are those of dch on one view, "
-    "networks see features and are taught by a logistic loss per bit, and the rule that "
-    "reconstructs codes is ours, as are all settings and modes 'training' and 'fused'.",
+    "networks see features and are trained with a logistic loss per bit, and the rule that "
+    "reconstructs codes and all settings are reconstructed. Modes 'training' and 'fused' are "
+    "extensions.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class DDCMH(NetworkMethod):
@@ -79,7 +80,7 @@ class DDCMH(NetworkMethod):
         standardise what they see in any case.
     random_state : int, Generator, SeedSequence or None
         Draws first codes and weights, and the batches. One seed gives one fit on a CPU; a GPU
-        sums in an order of its own.
+        adds in another order.
     hidden : int
         Rectified units between features and bits.
     max_epochs : int

@@ -65,7 +65,7 @@ def share_label(labels: Matrix, rows: Any) -> Any:
     modes=("single", "training", "fused"),
     reconstruction="The networks see features, not images, and have one hidden layer; its "
     "width, the first weights, Adam, the learning rates, the small weight of the balance and the "
-    "number of epochs are ours, as are modes 'training' and 'fused'.",
+    "number of epochs are reconstructed; modes 'training' and 'fused' are extensions.",
 )
 @dataclass(eq=False, repr=False, kw_only=True)
 class DeepCMH(NetworkMethod):
@@ -89,7 +89,7 @@ class DeepCMH(NetworkMethod):
         see in any case.
     random_state : int, Generator, SeedSequence or None
         Draws first codes and weights, and the batches. One seed gives one fit on a CPU; a GPU
-        sums in an order of its own.
+        adds in another order.
     hidden : int
         Rectified units between features and bits.
     max_epochs : int
@@ -159,14 +159,14 @@ class DeepCMH(NetworkMethod):
         rate: float,
     ) -> float:
         """Step down the loss of one batch; what it gave out goes into the outputs."""
-        (others,) = (each for name, each in outputs.items() if name != view)
-        seen = outputs[view]
-        found = network.outputs(rows)
-        rest = seen.sum(0) - seen[rows].sum(0)
+        (others,) = (rows_of_view for name, rows_of_view in outputs.items() if name != view)
+        stored = outputs[view]
+        computed = network.outputs(rows)
+        rest = stored.sum(0) - stored[rows].sum(0)
         similar = network.to_tensor(share_label(labels, rows))
-        loss = batch_loss(found, others, similar, codes[rows], rest, self.gamma, self.eta)
-        seen[rows] = found.detach()
-        return network.descend(loss / (len(rows) * len(seen)), rate)
+        loss = batch_loss(computed, others, similar, codes[rows], rest, self.gamma, self.eta)
+        stored[rows] = computed.detach()
+        return network.descend(loss / (len(rows) * len(stored)), rate)
 
 
 def join_codes(outputs: dict[str, Any]) -> Any:
