@@ -31,7 +31,7 @@ def seconds(job: Callable[[], Any], n_times: int = 1) -> float:
 
 
 def take_turns(jobs: Mapping[str, Callable[[], Any]], n_rounds: int) -> dict[str, list[float]]:
-    """Return the seconds of each job in each round; they take turns, so noise hits all alike."""
+    """Return the seconds of each job in each round; jobs take turns to share noise."""
     rounds = [{name: seconds(job) for name, job in jobs.items()} for _ in range(n_rounds)]
     return {name: [times[name] for times in rounds] for name in jobs}
 

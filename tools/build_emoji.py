@@ -36,9 +36,9 @@ SOURCES = {
     },
 }
 PICTURES = "img/google/64/"
-# About 2 MB for all pictures; finer settings cannot be told apart at this size.
+# About 2 MB for all pictures; finer settings look the same at this size.
 WEBP = {"quality": 80, "alpha_quality": 70, "method": 4}
-# Features lie between 0 and 1; this many steps are told apart in a byte.
+# Features lie between 0 and 1; a byte has this many steps.
 STEPS = 255
 
 NOT_ITEMS = "Component"  # skin tones and hair styles, parts of other emoji
@@ -83,12 +83,12 @@ def main() -> None:
         art, text = (fetch(name, Path(folder)) for name in (ART, TEXT))
         art_files = read_archive(art, ("emoji.json", PICTURES))
         text_files = read_archive(text, ("en/data.json",))
-    described = {
+    texts_of = {
         without_selectors(entry["hexcode"]): entry
         for entry in json.loads(text_files["en/data.json"])
     }
     items = sorted(
-        drawn_items(json.loads(art_files["emoji.json"]), described), key=lambda item: item.order
+        drawn_items(json.loads(art_files["emoji.json"]), texts_of), key=lambda item: item.order
     )
     pictures = [as_webp(art_files[PICTURES + item.picture]) for item in items]
     write_pack(items, pictures)
@@ -130,24 +130,24 @@ def fetch(name: str, folder: Path) -> Path:
     return path
 
 
-def read_archive(path: Path, wanted: tuple[str, ...]) -> dict[str, bytes]:
+def read_archive(path: Path, suffixes: tuple[str, ...]) -> dict[str, bytes]:
     """Return the files whose names start with one of `wanted`, in one pass."""
     contents = {}
     with tarfile.open(path) as archive:
         for member in archive:
             name = member.name.removeprefix("package/")
-            stream = archive.extractfile(member) if name.startswith(wanted) else None
+            stream = archive.extractfile(member) if name.startswith(suffixes) else None
             if stream is not None:
                 contents[name] = stream.read()
     return contents
 
 
-def drawn_items(drawn: list[Any], described: dict[str, Any]) -> Iterator[Item]:
+def drawn_items(drawn: list[Any], texts_of: dict[str, Any]) -> Iterator[Item]:
     """Join the pictures with their names and tags."""
     for entry in drawn:
         if entry["category"] == NOT_ITEMS or not entry["has_img_google"]:
             continue
-        words = described[without_selectors(entry["unified"])]
+        words = texts_of[without_selectors(entry["unified"])]
         yield Item(
             id=entry["unified"],
             name=words["label"],

@@ -24,10 +24,10 @@ WHERE_INSTALLED = {"mteb", "pandas"}
 
 def imported(source: Path) -> set[str]:
     """Return the top-level names of all packages that the code imports or requires."""
-    found: set[str] = set()
+    modules: set[str] = set()
     for file in source.rglob("*.py"):
-        found.update(_names(ast.parse(file.read_text(encoding="utf-8"))))
-    return {name.partition(".")[0] for name in found} - sys.stdlib_module_names - {"acqh"}
+        modules.update(_names(ast.parse(file.read_text(encoding="utf-8"))))
+    return {name.partition(".")[0] for name in modules} - sys.stdlib_module_names - {"acqh"}
 
 
 def _names(tree: ast.AST) -> Iterator[str]:
@@ -46,8 +46,11 @@ def declared(project: Path) -> set[str]:
     """Return the names of all dependencies and extras."""
     table = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
     extras = table["optional-dependencies"].values()
-    wanted = [*table["dependencies"], *(each for names in extras for each in names)]
-    names = {normal(re.match(r"[\w.-]+", each)[0]) for each in wanted}  # type: ignore[index]
+    requirements = [
+        *table["dependencies"],
+        *(requirement for names in extras for requirement in names),
+    ]
+    names = {normal(re.match(r"[\w.-]+", requirement)[0]) for requirement in requirements}  # type: ignore[index]
     return names - {"acqh"}
 
 
@@ -69,9 +72,9 @@ def differences(source: Path, project: Path) -> list[str]:
     for name in imported(source) - COMES_WITH_OTHERS - WHERE_INSTALLED:
         for owner in owners.get(name, [name]):
             used[normal(owner)] = name
-    known = declared(project)
-    unused = sorted(known - used.keys() - LOADED_BY_OTHERS)
-    missing = sorted({used[name] for name in used.keys() - known})
+    declared_names = declared(project)
+    unused = sorted(declared_names - used.keys() - LOADED_BY_OTHERS)
+    missing = sorted({used[name] for name in used.keys() - declared_names})
     return [f"{name} is declared but nothing in src imports it" for name in unused] + [
         f"{name} is imported but pyproject.toml does not declare it" for name in missing
     ]

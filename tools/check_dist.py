@@ -54,14 +54,14 @@ def main() -> None:
         again = next((home / "again").glob("*.whl"))
         assert names(again) == names(wheel), "the sdist builds other files than the tree"
         run(home, *pip, "install", *pin, str(wheel))
-        run(home, python, "-c", LIBRARY.format(home=str(home)), what="the library")
+        run(home, python, "-c", LIBRARY.format(home=str(home)), title="the library")
         run(home, *pip, "install", *pin, f"{wheel}[images,text,serve]")
         run(home, python, "-c", IMAGES)
         acqh = str(home / "env" / "bin" / "acqh")
-        run(home, acqh, "build", "photos", "--quiet", what="acqh build")
-        found = run(home, acqh, "search", "photos.acqh", "red", what="acqh search")
-        assert "red/red-" in found, found
-        run(home, acqh, "verify", "photos.acqh", what="acqh verify")
+        run(home, acqh, "build", "photos", "--quiet", title="acqh build")
+        output = run(home, acqh, "search", "photos.acqh", "red", title="acqh search")
+        assert "red/red-" in output, output
+        run(home, acqh, "verify", "photos.acqh", title="acqh verify")
         check_page(home, acqh)
     print(f"{wheel.name} ({wheel.stat().st_size / 1e6:.1f} MB) and {sdist.name} work")
 
@@ -78,13 +78,13 @@ def names(wheel: Path) -> list[str]:
         return sorted(archive.namelist())
 
 
-def run(home: Path, *command: str, what: str = "") -> str:
+def run(home: Path, *command: str, title: str = "") -> str:
     """Run a command outside the tree and return what it prints."""
     started = time.perf_counter()
     env = {**os.environ, "PIP_BUILD_CONSTRAINT": str(CONSTRAINTS), "PYTHONPATH": ""}
     done = subprocess.run(command, cwd=home, env=env, stdout=subprocess.PIPE, text=True, check=True)
-    if what:
-        print(f"{what}: {time.perf_counter() - started:.1f} s")
+    if title:
+        print(f"{title}: {time.perf_counter() - started:.1f} s")
     return done.stdout
 
 
@@ -94,8 +94,8 @@ def check_page(home: Path, acqh: str) -> None:
     with subprocess.Popen(command, cwd=home, stderr=subprocess.PIPE, text=True) as server:
         try:
             assert server.stderr is not None
-            said = (re.search(r"at (http://\S+)", line) for line in server.stderr)
-            address = next(filter(None, said))
+            matches = (re.search(r"at (http://\S+)", line) for line in server.stderr)
+            address = next(filter(None, matches))
             get = build_opener(ProxyHandler({})).open
             assert b"<title>" in get(address[1], timeout=60).read()
             query = Request(  # noqa: S310

@@ -1,6 +1,6 @@
 """Check that a user's script is typed: its mistakes are errors, and nothing else is.
 
-The script has right lines and lines marked as wrong; mypy must refuse the latter and nothing else.
+The script has right lines and lines marked as wrong; mypy must reject only the latter.
 """
 
 import re
@@ -67,8 +67,8 @@ def main() -> int:
     wrong = {number for number, line in enumerate(SCRIPT.splitlines(), 1) if "# wrong" in line}
     refused = {int(line) for line in re.findall(r"script\.py:(\d+): error", done.stdout)}
     for number in sorted(wrong ^ refused):
-        what = "should be an error" if number in wrong else "should be right"
-        print(f"{what}: {SCRIPT.splitlines()[number - 1]}")
+        expectation = "should be an error" if number in wrong else "should be right"
+        print(f"{expectation}: {SCRIPT.splitlines()[number - 1]}")
     if wrong != refused:
         print(done.stdout, done.stderr)
     return int(wrong != refused)

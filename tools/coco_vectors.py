@@ -31,11 +31,11 @@ def main() -> None:
     with (arguments.coco / "manifest.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     if arguments.features is None:
-        images = describe_images([arguments.coco / row["image"] for row in rows])
+        images = embed_images([arguments.coco / row["image"] for row in rows])
     else:
         images = np.load(arguments.features).astype(np.float32)
     learnt = len(rows) // 2
-    captions = describe_captions([row["text"] for row in rows])
+    captions = embed_captions([row["text"] for row in rows])
     captions = unit(captions - captions[:learnt].mean(axis=0))
     images = unit(np.sqrt(np.abs(images)) * np.sign(images))
     images -= images[:learnt].mean(axis=0)
@@ -45,13 +45,13 @@ def main() -> None:
     np.savez(arguments.out, items=unit(mapped), queries=captions)
 
 
-def describe_images(paths: list[Path]) -> np.ndarray:
+def embed_images(paths: list[Path]) -> np.ndarray:
     from acqh.encoders import EfficientNetLite0
 
     return np.asarray(EfficientNetLite0().fit([]).transform([str(path) for path in paths]))
 
 
-def describe_captions(texts: list[str]) -> np.ndarray:
+def embed_captions(texts: list[str]) -> np.ndarray:
     spec = find_spec("wordllama")
     if spec is None or spec.origin is None:
         raise SystemExit("pip install wordllama: its package has the token vectors")
@@ -60,9 +60,9 @@ def describe_captions(texts: list[str]) -> np.ndarray:
     tokenizer = require("tokenizers").Tokenizer.from_file(str(names))
     weights = package / "weights" / "l2_supercat_256.safetensors"
     (vectors,) = require("safetensors.numpy").load_file(weights).values()
-    found = tokenizer.encode_batch(texts, add_special_tokens=False)
+    encodings = tokenizer.encode_batch(texts, add_special_tokens=False)
     none = np.zeros(vectors.shape[1], np.float32)
-    means = [vectors[each.ids].mean(axis=0) if each.ids else none for each in found]
+    means = [vectors[encoding.ids].mean(axis=0) if encoding.ids else none for encoding in encodings]
     return unit(np.array(means, np.float32))
 
 

@@ -151,8 +151,8 @@ class Footprints:
         finally:
             self.is_walking = False
         steps: dict[tuple[str, str], None] = {}
-        own = self._notes / f"{os.getpid()}.txt"
-        for note in sorted(self._notes.glob("*.txt"), key=lambda each: each != own):
+        own_note = self._notes / f"{os.getpid()}.txt"
+        for note in sorted(self._notes.glob("*.txt"), key=lambda path_of: path_of != own_note):
             for line in note.read_text(encoding="utf-8").splitlines():
                 file, _, function = line.partition("\t")
                 steps[file, function] = None
@@ -177,7 +177,7 @@ def _command(*words: object) -> Callable[[], object]:
     def run() -> None:
         from acqh.cli import main
 
-        kept, sys.argv = sys.argv, ["acqh", *map(str, words)]
+        argv, sys.argv = sys.argv, ["acqh", *map(str, words)]
         shown = io.StringIO()
         try:
             with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
@@ -186,7 +186,7 @@ def _command(*words: object) -> Callable[[], object]:
             if left.code:
                 raise RuntimeError(f"{sys.argv} failed: {shown.getvalue()}") from left
         finally:
-            sys.argv = kept
+            sys.argv = argv
 
     return run
 
@@ -349,9 +349,9 @@ def count_imported(folder: Path) -> int:
     return int(done.stdout)
 
 
-def measure_paths(wanted: str | None = None) -> dict[str, Any]:
+def measure_paths(only: str | None = None) -> dict[str, Any]:
     """Return files and functions of every path, or the steps of one path."""
-    found: dict[str, Any] = {}
+    sizes: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         folder, notes, hooks = Path(name), Path(name) / "notes", Path(name) / "hooks"
         notes.mkdir()
@@ -363,7 +363,7 @@ def measure_paths(wanted: str | None = None) -> dict[str, Any]:
         footprints.install()
         for paths in (_learning_paths, _vector_paths, _collection_paths):
             for path, counted, call in paths(folder):
-                if wanted not in (None, path):
+                if only not in (None, path):
                     continue
                 call()
                 os.environ["CODE_SIZE_NOTES"] = os.fspath(notes)
@@ -371,17 +371,17 @@ def measure_paths(wanted: str | None = None) -> dict[str, Any]:
                 del os.environ["CODE_SIZE_NOTES"]
                 if counted:
                     steps = [step for step in steps if Path(step[0]).parts[0] in counted]
-                if wanted:
+                if only:
                     return {path: steps}
-                found[path] = {
+                sizes[path] = {
                     "counted": " ".join(counted) or "all",
                     "files": len({file for file, _ in steps}),
                     "functions": len(steps),
                 }
-        if wanted is None:
-            found["imported by load"] = {"counted": "all", "files": count_imported(folder)}
+        if only is None:
+            sizes["imported by load"] = {"counted": "all", "files": count_imported(folder)}
         sys.setprofile(None)
-    return found
+    return sizes
 
 
 def main() -> None:

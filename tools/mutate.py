@@ -2,7 +2,7 @@
 
     python tools/mutate.py --seconds 600 --seed 0
 
-Prints one JSON line: how many files were damaged, how many of these were refused, read after all,
+Prints one JSON line: how many files were damaged, how many of these were rejected, read after all,
 or gave an exception that is not acqh's, which is a failure.
 """
 
@@ -165,14 +165,14 @@ def _write_hdf5(folder: Path, matlab: dict[str, Any]) -> dict[str, tuple[Path, P
 def _write_zarr(folder: Path, arrays: dict[str, Any]) -> dict[str, tuple[Path, Probe]]:
     import zarr
 
-    found: dict[str, tuple[Path, Probe]] = {}
+    probes: dict[str, tuple[Path, Probe]] = {}
     for version in (2, 3):
         path = folder / f"v{version}.zarr"
         group = zarr.open_group(path, mode="w", zarr_format=version)
         for name in ("image", "text", "labels"):
             group.create_array(name, data=arrays[name], chunks=(9, arrays[name].shape[1]))
-        found[path.name] = (path, _read_data)
-    return found
+        probes[path.name] = (path, _read_data)
+    return probes
 
 
 def _write_layouts(folder: Path, arrays: dict[str, Any]) -> dict[str, tuple[Path, Probe]]:
@@ -193,9 +193,9 @@ def _write_layouts(folder: Path, arrays: dict[str, Any]) -> dict[str, tuple[Path
         facts = pa.table({"caption": [texts[row] for row in rows]})
         pyarrow.parquet.write_table(facts, folder / f"clip/metadata/metadata_{number}.parquet")
     (folder / "hugging").mkdir()
-    known = {"info": {"features": {"label": {"names": ["a", "b"], "_type": "ClassLabel"}}}}
+    card = {"info": {"features": {"label": {"names": ["a", "b"], "_type": "ClassLabel"}}}}
     table = pa.table({"v": list(image), "label": np.arange(N_ITEMS) % 2, "text": texts})
-    table = table.replace_schema_metadata({"huggingface": json.dumps(known)})
+    table = table.replace_schema_metadata({"huggingface": json.dumps(card)})
     with pa.ipc.new_stream(str(folder / "hugging/data-0.arrow"), table.schema) as writer:
         writer.write_table(table, max_chunksize=9)
     state = {"_data_files": [{"filename": "data-0.arrow"}]}
@@ -224,10 +224,10 @@ def _write_layouts(folder: Path, arrays: dict[str, Any]) -> dict[str, tuple[Path
     sizes = np.array([N_ITEMS, 2], "<u4").tobytes()
     (folder / "truth").write_bytes(sizes + bytes(2 * 8 * N_ITEMS))
     names = ("ann.hdf5", "clip", "hugging", "samples.tar", "rclip.db", "immich.sql", "lists.jsonl")
-    found: dict[str, tuple[Path, Probe]] = {
+    probes: dict[str, tuple[Path, Probe]] = {
         name: (folder / name, _read_data) for name in (*names, "bare.csv", "truth")
     }
-    return found | {"records.tar": (folder / "records.tar", _read_items)}
+    return probes | {"records.tar": (folder / "records.tar", _read_items)}
 
 
 def _write_network(folder: Path) -> dict[str, tuple[Path, Probe]]:
@@ -237,8 +237,8 @@ def _write_network(folder: Path) -> dict[str, tuple[Path, Probe]]:
     graph = Graph("pixel_values", (3, 8, 8))
     mean = graph.node("Flatten", graph.node("GlobalAveragePool", "pixel_values"))
     (path / "image.onnx").write_bytes(graph.finish(mean, (3,)))
-    said = {"crop_size": {"height": 8, "width": 8}, "image_mean": [0.5, 0.4, 0.3]}
-    (path / "preprocessor_config.json").write_text(json.dumps(said | {"image_std": [1, 2, 3]}))
+    config = {"crop_size": {"height": 8, "width": 8}, "image_mean": [0.5, 0.4, 0.3]}
+    (path / "preprocessor_config.json").write_text(json.dumps(config | {"image_std": [1, 2, 3]}))
     return {"network": (path, _encode_images)}
 
 
@@ -325,7 +325,7 @@ def _all_of(*probes: Callable[[], object]) -> list[object]:
             results.append(probe())
         except Exception as error:
             errors.append(error)
-    for error in sorted(errors, key=lambda each: isinstance(each, ALLOWED)):
+    for error in sorted(errors, key=lambda error_type: isinstance(error_type, ALLOWED)):
         raise error
     return results
 
@@ -366,10 +366,10 @@ def damage(content: bytes, rng: np.random.Generator) -> bytes:
 
 def _other_number(content: bytes, rng: np.random.Generator) -> bytes:
     """Return the content with one number, written in digits, replaced."""
-    found = list(re.finditer(rb"\d+", content[:65536]))
-    if not found:
+    numbers = list(re.finditer(rb"\d+", content[:65536]))
+    if not numbers:
         return content[:-1]
-    hit = found[int(rng.integers(len(found)))]
+    hit = numbers[int(rng.integers(len(numbers)))]
     return content[: hit.start()] + NUMBERS[int(rng.integers(len(NUMBERS)))] + content[hit.end() :]
 
 
@@ -397,8 +397,8 @@ def _damage_member(file: Path, rng: np.random.Generator) -> None:
     name = list(members)[int(rng.integers(len(members)))]
     members[name] = damage(members[name], rng)
     with zipfile.ZipFile(file, "w", packing) as archive:
-        for each, content in members.items():
-            archive.writestr(each, content)
+        for member, content in members.items():
+            archive.writestr(member, content)
 
 
 def _other_member(content: bytes, rng: np.random.Generator) -> bytes:
@@ -511,10 +511,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float)
     chosen = parser.parse_args()
-    logging.disable()  # a damaged index is made again, and that is said each time
-    found = run(chosen.seed, chosen.rounds, chosen.seconds)
+    logging.disable()  # rebuilding a damaged index logs a warning each time
+    result = run(chosen.seed, chosen.rounds, chosen.seconds)
     causes: dict[str, list[dict[str, Any]]] = {}
-    for failure in found["failures"]:
+    for failure in result["failures"]:
         causes.setdefault(_cause(failure["trace"]), []).append(failure)
     for cause, failures in causes.items():
         first = failures[0]
@@ -523,8 +523,8 @@ def main() -> int:
             f"{first['trace']}",
             file=sys.stderr,
         )
-    print(json.dumps({**found, "failures": len(found["failures"])}))
-    return 1 if found["failures"] else 0
+    print(json.dumps({**result, "failures": len(result["failures"])}))
+    return 1 if result["failures"] else 0
 
 
 if __name__ == "__main__":

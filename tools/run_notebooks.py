@@ -4,7 +4,7 @@
     python tools/run_notebooks.py --check FILE...   # run, and fail if they show other things
 
 Stored images have few colours, and nothing that changes from run to run is kept. Numbers may
-differ a little between machines, so the check looks at everything but digits.
+differ a little between machines, so the check ignores digits.
 """
 
 import argparse
@@ -53,13 +53,13 @@ def small(output: Any) -> Any:
 
 def joined(outputs: list[Any]) -> list[Any]:
     """Return outputs with consecutive pieces of one stream put together."""
-    found: list[Any] = []
+    outputs_of: list[Any] = []
     for output in outputs:
-        if found and output.output_type == found[-1].output_type == "stream":
-            found[-1].text += output.text
+        if outputs_of and output.output_type == outputs_of[-1].output_type == "stream":
+            outputs_of[-1].text += output.text
         else:
-            found.append(output)
-    return found
+            outputs_of.append(output)
+    return outputs_of
 
 
 def shown(notebook: Any) -> list[str]:

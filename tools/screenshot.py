@@ -19,15 +19,15 @@ def main() -> None:
     for name in ("collection", "words", "target"):
         parser.add_argument(name)
     parser.add_argument("--height", type=int, default=720)
-    told = parser.parse_args()
-    command = [sys.executable, "-m", "acqh", "serve", told.collection, "--port", "0"]
+    arguments = parser.parse_args()
+    command = [sys.executable, "-m", "acqh", "serve", arguments.collection, "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         try:
-            said = server.stderr.readline() if server.stderr else ""
-            address = re.search(r"at (http://\S+)", said)
+            line = server.stderr.readline() if server.stderr else ""
+            address = re.search(r"at (http://\S+)", line)
             if address is None:
-                raise SystemExit(f"the collection is not served: {said}")
-            take(f"{address[1]}?q={quote(told.words)}", told.target, told.height)
+                raise SystemExit(f"the collection is not served: {line}")
+            take(f"{address[1]}?q={quote(arguments.words)}", arguments.target, arguments.height)
         finally:
             server.terminate()
 

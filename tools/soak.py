@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 TOOLS = Path(__file__).parent
-# Name of a case -> program beside this one, and its arguments.
+# Name of a case -> program in this folder, and its arguments.
 CASES: dict[str, list[str]] = {
     "rebuilds": ["soak_rebuilds.py", "--rebuilds", "60"],
     "kills": ["soak_kills.py", "--builds", "60"],
@@ -42,9 +42,9 @@ def main() -> int:
     if unknown := [name for name in names if name not in CASES]:
         print(f"there is no case {unknown[0]!r}; there are {', '.join(CASES)}", file=sys.stderr)
         return 2
-    found = {name: run(name) for name in names}
-    print(json.dumps(found))
-    return 0 if all(counts["ok"] for counts in found.values()) else 1
+    results = {name: run(name) for name in names}
+    print(json.dumps(results))
+    return 0 if all(counts["ok"] for counts in results.values()) else 1
 
 
 if __name__ == "__main__":

@@ -43,17 +43,17 @@ Address = tuple[str, int]
 def build(path: Path) -> None:
     """Make a collection whose answers may be long, and which knows images."""
     kinds = {"cat": (120, 120, 120), "car": (220, 30, 30)}
-    made = []
+    items = []
     for turn in range(200):
         for kind, colour in kinds.items():
             file = io.BytesIO()
             Image.new("RGB", (32, 32), colour).save(file, "PNG")
             note = {"note": "miaow " * 1600}
-            made.append(
+            items.append(
                 Item(image=file.getvalue(), text=f"{kind} {turn}", labels=[kind], fields=note)
             )
     Collection.build(
-        made, path, n_components=2, n_codebooks=2, image_encoder="hog", text_encoder="tfidf"
+        items, path, n_components=2, n_codebooks=2, image_encoder="hog", text_encoder="tfidf"
     ).close()
 
 
@@ -68,11 +68,11 @@ def serving(path: Path, log: Path) -> Iterator[tuple[Address, int]]:
     with log.open("wb") as file:
         process = subprocess.Popen([sys.executable, "-c", code], stderr=file)
     try:
-        while not (found := re.search(rb"http://127.0.0.1:(\d+)/", log.read_bytes())):
+        while not (address := re.search(rb"http://127.0.0.1:(\d+)/", log.read_bytes())):
             if process.poll() is not None:
                 raise RuntimeError(log.read_text())
             time.sleep(0.1)
-        yield ("127.0.0.1", int(found.group(1))), process.pid
+        yield ("127.0.0.1", int(address.group(1))), process.pid
     finally:
         process.terminate()
         process.wait(60)

@@ -43,14 +43,14 @@ def killed_builds(folder: Path, n_kills: int, seed: int) -> dict[str, int]:
         os.waitpid(child, 0)
         report = verify_collection(path)
         assert report.ok, report.problems
-        beside = sum(each.is_dir() for each in path.iterdir()) - 1
+        beside = sum(entry.is_dir() for entry in path.iterdir()) - 1
         assert beside <= 1, "builds do not remove what those before them left"
         left += beside
         with Collection.open(path) as collection:
             replaced += collection.generation != generation
             generation = collection.generation
     changers.build(path)
-    assert [each.name for each in path.iterdir() if each.is_dir()] == [generation_of(path)]
+    assert [entry.name for entry in path.iterdir() if entry.is_dir()] == [generation_of(path)]
     return {
         "builds_killed": n_kills,
         "builds_replaced": replaced,

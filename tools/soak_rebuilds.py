@@ -1,13 +1,14 @@
-"""Rebuild a collection again and again beside everyone who may have it open.
+"""Rebuild a collection repeatedly while other processes have it open.
 
     python tools/soak_rebuilds.py --rebuilds 200
 
-`acqh add` and a writable server add items all the time; servers that may only read, of which one
-never looks for rebuilds, are asked; and every round a process that opened the last build goes on
-with it from new threads. Prints one JSON line. What must be 0: `lost` (items acknowledged while
-one build had the path from before the call until after it, and not there), `wrong` (answers that
-mix builds, or changes that reach a build other than the one opened) and `damaged` (checks in which
-`acqh verify` finds a problem).
+`acqh add` and a writable server add items all the time. Read-only servers answer queries; one of
+them never checks for rebuilds. In every round a process that opened the last build goes on with it
+from new threads. Prints one JSON line, in which these must be 0:
+
+- `lost`: missing items that were acknowledged while one build had the path during the call.
+- `wrong`: answers that mix builds, or changes that reach another build than the opened one.
+- `damaged`: checks in which `acqh verify` finds a problem.
 """
 
 import argparse
@@ -70,7 +71,7 @@ class Trial:
 
     def judge(self, ids: list[str], who: str, turn: int | None = None) -> None:
         """Check that an answer has all items of one build, and of that build alone."""
-        builds = Counter(each.split(":")[0] for each in ids if not each.startswith("add:"))
+        builds = Counter(item_id.split(":")[0] for item_id in ids if not item_id.startswith("add:"))
         turns = [int(build) for build in builds]
         right = len(turns) == 1 and self.sizes.get(turns[0]) == builds[str(turns[0])]
         self.counts["answers"] += 1
@@ -82,24 +83,24 @@ class Trial:
         """Check that all that was acknowledged is there, and that the collection is whole."""
         acknowledged = set(self.acknowledged.get(generation_of(self.path), ()))
         with Collection.open(self.path) as collection:
-            there = set(collection)
+            ids = set(collection)
         report = verify_collection(self.path)
-        lost = acknowledged - there
+        lost = acknowledged - ids
         self.counts["checked"] += len(acknowledged)
         self.counts["lost"] += len(lost)
         self.counts["damaged"] += not report.ok
-        self.notes += [*report.problems, *(f"lost {each}" for each in sorted(lost)[:5])]
+        self.notes += [*report.problems, *(f"lost {item_id}" for item_id in sorted(lost)[:5])]
 
 
 def add_by_command(trial: Trial, folder: Path) -> None:
     manifest = folder / "more.csv"
     while not trial.stop.is_set():
         with trial.adding(200) as ids:
-            manifest.write_text("id,text\n" + "".join(f"{each},thing cat\n" for each in ids))
+            manifest.write_text("id,text\n" + "".join(f"{item_id},thing cat\n" for item_id in ids))
             command = [*ACQH, "add", str(trial.path), str(manifest)]
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode:
-                trial.counts["commands refused"] += 1
+                trial.counts["commands rejected"] += 1
                 if "open it again" not in done.stderr:
                     trial.counts["wrong"] += 1
                     trial.notes.append(done.stderr[-300:])
@@ -176,9 +177,9 @@ def rebuild(trial: Trial, turn: int, rng: random.Random) -> None:
     n_items = rng.randrange(8, 60)
     trial.sizes[turn] = n_items
 
-    def check(_done: int, _total: int | None, what: str) -> None:
-        if what == "writing the index" and turn:
-            trial.check()  # the last look at the build that is about to be replaced
+    def check(_done: int, _total: int | None, text: str) -> None:
+        if text == "writing the index" and turn:
+            trial.check()  # the last check of the build that is about to be replaced
 
     Collection.build(
         base(turn, n_items),
@@ -194,8 +195,8 @@ def rebuild(trial: Trial, turn: int, rng: random.Random) -> None:
 def go_on(trial: Trial, old: Collection, turn: int) -> None:
     """Use a collection that was replaced, from threads that have not used it before."""
     with ThreadPoolExecutor(3) as threads:
-        for found in threads.map(lambda _: old.search(text="thing", k=10_000), range(3)):
-            trial.judge([hit.id for hit in found.hits], "old process", turn)
+        for answer in threads.map(lambda _: old.search(text="thing", k=10_000), range(3)):
+            trial.judge([hit.id for hit in answer.hits], "old process", turn)
         try:
             threads.submit(old.add, Item(text="thing cat", id=f"late:{turn}")).result()
             trial.counts["wrong"] += 1

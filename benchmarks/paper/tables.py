@@ -1,4 +1,4 @@
-"""The experiments of the ACQH paper beside its printed results, one JSON line per result.
+"""The experiments of the ACQH paper with its published results, one JSON line per result.
 
     python -m benchmarks.paper.tables wiki --data-dir DIR [--seeds 5] [--lengths 16,32]
         [--methods acqh,dch] [--part map|training-size|convergence|sensitivity]
@@ -34,12 +34,12 @@ SENSITIVITY = {
 def make_method(name, length, seed, **settings):
     """Return an unfitted method with codes or vectors of a length."""
     cls = acqh.methods.get(name)
-    known = cls().get_params(deep=False)
-    if "n_bits" in known:
+    params = cls().get_params(deep=False)
+    if "n_bits" in params:
         settings["n_bits"] = length
-    elif "n_codebooks" in known:
+    elif "n_codebooks" in params:
         settings = {"n_components": length, "n_codebooks": N_CODEBOOKS, **settings}
-    if "random_state" in known:
+    if "random_state" in params:
         settings["random_state"] = seed
     return cls(**settings)
 
@@ -72,17 +72,17 @@ def tables(data, options):
     for name in options.methods.split(","):
         for length in map(int, options.lengths.split(",")):
             for direction, rows in measure(data, name, length, options.seeds).items():
-                known = (data.name, name, length, direction)
-                found = {column: mean(rows, column) for column in CUTOFFS}
-                printed = paper_result("map", *known)
+                key = (data.name, name, length, direction)
+                means = {column: mean(rows, column) for column in CUTOFFS}
+                printed = paper_result("map", *key)
                 times = {}
                 for column in ("fit_seconds", "query_seconds"):
                     times[column] = mean(rows, column)
-                    times[f"printed_{column}"] = paper_result(column, *known)
+                    times[f"printed_{column}"] = paper_result(column, *key)
                 facts = {"data": data.name, "method": name, "K": length, "direction": direction}
-                say("map", **facts, **found, printed_map=printed, **times, n_splits=len(rows))
+                say("map", **facts, **means, printed_map=printed, **times, n_splits=len(rows))
                 if printed is not None:
-                    for column, value in found.items():
+                    for column, value in means.items():
                         distances[column].append(abs(value - printed))
     for column, values in distances.items():
         difference = float(np.mean(values))
@@ -115,8 +115,8 @@ def sensitivity(data, options):
     for parameter, values in SENSITIVITY.items():
         for value in values:
             rows = measure(data, "acqh-paper", MIDDLE, options.seeds, **{parameter: value})
-            found = {direction: mean(each, "map_all") for direction, each in rows.items()}
-            say("sensitivity", data=data.name, parameter=parameter, value=f"{value:g}", **found)
+            means = {direction: mean(runs, "map_all") for direction, runs in rows.items()}
+            say("sensitivity", data=data.name, parameter=parameter, value=f"{value:g}", **means)
 
 
 PARTS = {

@@ -48,12 +48,12 @@ def cutoffs_and_ties(data):
     for view, searched in (("image", "text"), ("text", "image")):
         scores = scores_of(method, parts, view, searched)
         relevant = relevance(parts.query.labels, parts.database_labels)
-        found = {
+        values = {
             f"map_{cutoff or 'all'}": mean_average_precision(scores, relevant, cutoff=cutoff)
             for cutoff in CUTOFFS
         }
-        say("cut-off", f"{view}->{searched}", method="dch", bits=BITS, **found)
-        expected = found["map_50"]
+        say("cut-off", f"{view}->{searched}", method="dch", bits=BITS, **values)
+        expected = values["map_50"]
         rows = mean_average_precision(scores, relevant, cutoff=50, ties="stable")
         sorted_rows = mean_average_precision(
             scores[:, by_class], relevant[:, by_class], cutoff=50, ties="stable"
@@ -69,7 +69,7 @@ def epochs(data, counts):
     split = make_split(data, "field", seed=0)
     parts = split.parts(data)
     train, held = parts.train.split(test_size=0.2, random_state=0)
-    found = []
+    values = []
     for count in counts:
         method = DDCMH(BITS, max_epochs=count, random_state=0).fit(train.views, train.labels)
         row = {}
@@ -80,15 +80,16 @@ def epochs(data, counts):
             )
             queries = method.embed_queries(held.views[view], view=view)
             codes = method.encode({searched: train.views[searched]}, mode="single")
-            own = mean_average_precision(
+            final = mean_average_precision(
                 queries @ method.decode(codes).T, relevance(held.labels, train.labels)
             )
-            row[f"{view}->{searched}"] = test, own
-        found.append(row)
-    for direction in found[0]:
-        test, own = np.array([row[direction] for row in found]).T
+            row[f"{view}->{searched}"] = test, final
+        values.append(row)
+    for direction in values[0]:
+        test, final = np.array([row[direction] for row in values]).T
         say("epoch", direction, method="ddcmh", bits=BITS, epochs=list(counts),
-            chosen_on_test_queries=float(test.max()), chosen_on_held_out=float(test[own.argmax()]),
+            chosen_on_test_queries=float(test.max()),
+            chosen_on_held_out=float(test[final.argmax()]),
             last=float(test[-1]))  # fmt: skip
 
 

@@ -35,19 +35,19 @@ def labelled(
     model: acqh.ACQH,
     data: acqh.MultiViewData,
     split: Any,
-    what: str,
+    setting: str,
     goal: tuple[float, float] | None = None,
 ) -> dict[str, Any]:
     rows = {row.direction: row for row in evaluate(model, data, split)}
-    found = [rows[direction].map_all for direction in DIRECTIONS]
+    scores = [rows[direction].map_all for direction in DIRECTIONS]
     return {
         "data": data.name,
         "protocol": "labelled",
-        "setting": what,
+        "setting": setting,
         "bytes_per_item": model.bytes_per_item,
-        "map_all": [round(value, 4) for value in found],
+        "map_all": [round(value, 4) for value in scores],
         "goal": goal,
-        "reached": None if goal is None else bool(np.all(np.asarray(found) >= goal)),
+        "reached": None if goal is None else bool(np.all(np.asarray(scores) >= goal)),
         "n_codes": rows[DIRECTIONS[0]].n_codes,
         "optimality_gap_percent": round(100 * model.optimality_gap_, 5),
     }
@@ -91,8 +91,8 @@ def mirflickr(data_dir: str | None) -> Iterator[dict[str, Any]]:
     split = make_split(data, "labelled", seed=0)
     for n_components, goal in ((32, (0.755, 0.83)), (8, None)):
         model = acqh.ACQH(n_components, similarity="dot", feature_maps=maps, random_state=0)
-        what = f"linear, dot, K={n_components}, m=4"
-        yield labelled(model, data, split, what, goal)
+        setting = f"linear, dot, K={n_components}, m=4"
+        yield labelled(model, data, split, setting, goal)
     control = acqh.methods.get("label-ridge")(ridge="auto", feature_maps=maps)
     yield from of_control(control, data)
     one = acqh.ACQH(16, n_codebooks=1, similarity="shared", feature_maps=maps, random_state=0)
@@ -149,7 +149,7 @@ def ridges(data_dir: str | None) -> Iterator[dict[str, Any]]:
     for maps, ridge in product((None, {"image": anchors}), ("auto", 1e-3, 1e-1)):
         model = acqh.ACQH(32, ridge=ridge, feature_maps=maps, random_state=0).fit(parts.train)
         codes = model.decode(model.encode(dict(parts.database.views)))
-        found = [
+        scores = [
             mean_average_precision(
                 (model.project(parts.query.views[view], view=view) @ codes.T).astype(np.float32),
                 relevant,
@@ -162,7 +162,7 @@ def ridges(data_dir: str | None) -> Iterator[dict[str, Any]]:
             "setting": f"{'RBF' if maps else 'linear'} image, linear tags, shared, K=32, m=4, "
             f"both views of the database, ridge {ridge}",
             "bytes_per_item": 4,
-            "map_all": [round(value, 4) for value in found],
+            "map_all": [round(value, 4) for value in scores],
             "ridges": {view: float(f"{value:.1e}") for view, value in model.ridges_.items()},
         }
 

@@ -1,4 +1,4 @@
-"""Whether collections find what is asked, beside chance, plain neighbours and word look-up.
+"""Whether collections find what is asked, compared with chance, exact neighbours and keywords.
 
 Prints JSON lines, one for each way of asking and each way of answering:
 
@@ -8,11 +8,11 @@ Prints JSON lines, one for each way of asking and each way of answering:
   first hit, or one of the first ten, one of those?
 - ``photos``: tags and images of held-out photographs as queries, with all labels, with labels on
   5 %, without labels, without labels and tags, and with tags on 100 or on half of them, with
-  the built-in image-text model and without it; Jaccard index of labels over the first ten,
+  the built-in image-text model and without it. Jaccard index of labels over the first ten,
   distinct hits, and whether stored photographs are their own first hit and among their first ten,
   by codes alone.
 - ``itself``: the same of the whole answer of a collection (``hybrid``, which recognises images that
-  are stored) beside that of codes alone (``semantic``), for stored images and for smaller copies,
+  are stored) next to that of codes alone (``semantic``), for stored images and for smaller copies,
   and for images that were added later.
 - ``start``: processor seconds of ``acqh search`` for one text, from start to end, against those
   of ``python -c "import numpy"``.
@@ -20,7 +20,7 @@ Prints JSON lines, one for each way of asking and each way of answering:
   queries for captions; is the right one among the first ten?
 
 Features are kept in ``ACQH_ASK_CACHE``, by default in the user's cache, so that only the first run
-describes images. ``ACQH_PHOTOS`` and ``ACQH_COCO`` say where photographs lie.
+encodes images. ``ACQH_PHOTOS`` and ``ACQH_COCO`` name the folders of photographs.
 """
 
 import argparse
@@ -144,15 +144,15 @@ def start(repeats=3):
     path = emoji_collection(cache_folder(), lambda *_: None)
 
     def seconds(*arguments):
-        found = []
+        times = []
         for _ in range(repeats):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             subprocess.run(
                 [sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, timeout=120
             )
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
-            found.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        return min(found)
+            times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        return min(times)
 
     numpy = seconds("-c", "import numpy")
     say(data="start", how="import numpy", cpu_seconds=round(numpy, 2))
@@ -165,25 +165,29 @@ def start(repeats=3):
 def words(n, n_words=100):
     """Ask a collection of tagged photographs for words that stand in few of the tags."""
     rows, _, texts = read(PHOTOS, 0, n)
-    said = [set(row["text"].split()) for row in rows]
+    captions = [set(row["text"].split()) for row in rows]
     counts = {}
-    for each in said:
-        for word in each:
+    for caption in captions:
+        for word in caption:
             counts[word] = counts.get(word, 0) + 1
-    known = sorted(word for word, count in counts.items() if 2 <= count <= 50 and word.isalpha())
-    asked = np.random.default_rng(0).choice(known, min(n_words, len(known)), replace=False)
-    chance = np.mean([counts[word] / n for word in asked])
+    vocabulary = sorted(
+        word for word, count in counts.items() if 2 <= count <= 50 and word.isalpha()
+    )
+    queries = np.random.default_rng(0).choice(
+        vocabulary, min(n_words, len(vocabulary)), replace=False
+    )
+    chance = np.mean([counts[word] / n for word in queries])
     say(data="words", how="chance", first_hit_has_it=round(float(chance), 3))
-    vectors = MiniLM().transform(asked)
+    vectors = MiniLM().transform(queries)
     best = np.argmax(vectors @ texts.T, axis=1)
-    shares = [word in said[row] for word, row in zip(asked, best, strict=True)]
+    shares = [word in captions[row] for word, row in zip(queries, best, strict=True)]
     say(data="words", how="nearest text", first_hit_has_it=round(float(np.mean(shares)), 3))
     with tempfile.TemporaryDirectory() as folder, built(PHOTOS, rows, folder) as collection:
         for how in ("keyword", "semantic", "hybrid"):
-            hits = [collection.search(text=str(word), k=1, mode=how).hits for word in asked]
+            hits = [collection.search(text=str(word), k=1, mode=how).hits for word in queries]
             shares = [
-                bool(found) and word in said[int(found[0].id)]
-                for word, found in zip(asked, hits, strict=True)
+                bool(answer) and word in captions[int(answer[0].id)]
+                for word, answer in zip(queries, hits, strict=True)
             ]
             say(data="words", how=how, first_hit_has_it=round(float(np.mean(shares)), 3))
 
@@ -191,26 +195,28 @@ def words(n, n_words=100):
 def synonyms(n):
     """Ask captioned photographs for words that stand in no caption, but mean others that do."""
     rows, _, texts = read(COCO, 10_000 - n, 10_000)
-    said = [set(re.findall(r"[a-z]+", row["text"].lower())) for row in rows]
-    spoken = set().union(*said)
-    asked = {word: set(same.split()) for word, same in SYNONYMS.items()}
-    asked = {w: same for w, same in asked.items() if w not in spoken and same & spoken}
-    right = np.array([[bool(same & each) for each in said] for same in asked.values()])
+    captions = [set(re.findall(r"[a-z]+", row["text"].lower())) for row in rows]
+    spoken = set().union(*captions)
+    query_words = {word: set(same.split()) for word, same in SYNONYMS.items()}
+    query_words = {w: same for w, same in query_words.items() if w not in spoken and same & spoken}
+    right = np.array(
+        [[bool(same & caption) for caption in captions] for same in query_words.values()]
+    )
 
-    def tell(how, found):
-        ten = [[right[q, row] for row in rows] for q, rows in enumerate(found)]
-        first, some = sum(any(each[:1]) for each in ten), sum(map(any, ten))
-        say(data="synonyms", how=how, first_hit=first, in_ten=some, of=len(asked))
+    def tell(how, relevant):
+        ten = [[right[q, row] for row in rows] for q, rows in enumerate(relevant)]
+        first, some = sum(any(caption[:1]) for caption in ten), sum(map(any, ten))
+        say(data="synonyms", how=how, first_hit=first, in_ten=some, of=len(query_words))
 
     chance = right.mean(axis=1)
     first, some = chance.sum(), (1 - (1 - chance) ** 10).sum()
     say(data="synonyms", how="chance", first_hit=round(first, 1), in_ten=round(some, 1))
-    vectors = MiniLM().transform(list(asked))
+    vectors = MiniLM().transform(list(query_words))
     tell("nearest text", np.argsort(-vectors @ texts.T, axis=1, kind="stable")[:, :10])
     with tempfile.TemporaryDirectory() as folder, built(COCO, rows, folder) as collection:
         for how in ("keyword", "semantic", "hybrid"):
-            hits = [collection.search(text=word, k=10, mode=how).hits for word in asked]
-            tell(how, [[int(hit.id) for hit in each] for each in hits])
+            hits = [collection.search(text=word, k=10, mode=how).hits for word in query_words]
+            tell(how, [[int(hit.id) for hit in caption] for caption in hits])
 
 
 def built(folder, rows, out):
@@ -224,9 +230,9 @@ def built(folder, rows, out):
 
 def learnt(views, labels, encoders=ENCODERS, **settings):
     """Learn as `Collection.build` does, and return a model and the codes of the items."""
-    known = {"labels": labels} if any(labels) else {}
-    given = MultiViewData(views.views, present=views.present, **known)
-    model, trained_on, _ = learn(given, encoders, BuildSettings(**settings), no_progress)
+    targets = {"labels": labels} if any(labels) else {}
+    data = MultiViewData(views.views, present=views.present, **targets)
+    model, trained_on, _ = learn(data, encoders, BuildSettings(**settings), no_progress)
     names = set(model.label_names_)
     sets = [set(row) & names for row in labels] if names else None
     return model, model.decode(model.encode(views, labels=sets)), trained_on
@@ -239,18 +245,20 @@ def unit(rows):
 def likeness(labels):
     """Return the Jaccard index of all pairs of label sets."""
     names = sorted(set().union(*labels))
-    table = np.array([[name in each for name in names] for each in labels], dtype=np.float32)
+    table = np.array(
+        [[name in item_labels for name in names] for item_labels in labels], dtype=np.float32
+    )
     shared, sizes = table @ table.T, table.sum(axis=1)
     return shared / np.maximum(sizes[:, np.newaxis] + sizes - shared, 1)
 
 
 def top(scores, relevance):
     best = np.argsort(-scores, axis=1, kind="stable")[:, :10]
-    found = np.take_along_axis(relevance, best, axis=1).mean()
-    return {"jaccard": round(float(found), 3), "distinct": len(np.unique(best))}
+    precision = np.take_along_axis(relevance, best, axis=1).mean()
+    return {"jaccard": round(float(precision), 3), "distinct": len(np.unique(best))}
 
 
-def own(scores):
+def own_ranks(scores):
     """Say how often the right one is first, and among the first ten."""
     ranks = (scores > np.diag(scores)[:, np.newaxis]).sum(axis=1)
     return {
@@ -262,23 +270,23 @@ def own(scores):
 def photos(n, n_captioned=100):
     rows, images, texts = read(PHOTOS, 0, n)
     labels = [set(filter(None, row["labels"].split("|"))) for row in rows]
-    asked = np.arange(n) % 10 == 9
-    relevance = likeness(labels)[asked][:, ~asked]
-    stored = {"image": images[~asked], "text": texts[~asked]}
-    queries = {"image": images[asked], "text": texts[asked]}
+    is_query = np.arange(n) % 10 == 9
+    relevance = likeness(labels)[is_query][:, ~is_query]
+    stored = {"image": images[~is_query], "text": texts[~is_query]}
+    queries = {"image": images[is_query], "text": texts[is_query]}
     rng = np.random.default_rng(0)
     say(data="photos", how="chance", **top(rng.random(relevance.shape), relevance))
     for view, rows_of in queries.items():
         plain = top(unit(rows_of) @ unit(stored[view]).T, relevance)
         say(data="photos", how="nearest neighbours", query=view, **plain)
-    vectorizer = word_vectorizer().fit([rows[at]["text"] for at in np.flatnonzero(~asked)])
+    vectorizer = word_vectorizer().fit([rows[at]["text"] for at in np.flatnonzero(~is_query)])
     looked_up = [
         vectorizer.transform([rows[at]["text"] for at in np.flatnonzero(part)])
-        for part in (asked, ~asked)
+        for part in (is_query, ~is_query)
     ]
     scores = (looked_up[0] @ looked_up[1].T).toarray()
     say(data="photos", how="word look-up", query="text", **top(scores, relevance))
-    mine = [labels[at] for at in np.flatnonzero(~asked)]
+    mine = [labels[at] for at in np.flatnonzero(~is_query)]
     few = [names if at % 20 == 0 else set() for at, names in enumerate(mine)]
     none = [set() for _ in mine]
     tagless = np.zeros(len(mine), dtype=bool)
@@ -292,15 +300,15 @@ def photos(n, n_captioned=100):
     for name, some in ((f"{n_captioned}", places < n_captioned), ("half", places % 2 == 0)):
         ways[f"tags on {name}"] = none, {"text": some}
         ways[f"tags on {name} alone"] = none, {"text": some}
-    for way, (known, present) in ways.items():
+    for way, (query_views, present) in ways.items():
         data = MultiViewData(stored, present=present)
         encoders = {} if way.endswith("alone") else ENCODERS
-        sets = [tuple(sorted(names)) for names in known]
+        sets = [tuple(sorted(names)) for names in query_views]
         model, vectors, trained_on = learnt(data, sets, encoders)
         for view, rows_of in queries.items():
-            found = top(model.project(rows_of, view=view) @ vectors.T, relevance)
-            itself = own(model.project(stored[view], view=view) @ vectors.T)
-            say(data="photos", how=way, query=view, **found, **itself, trained_on=trained_on)
+            precision = top(model.project(rows_of, view=view) @ vectors.T, relevance)
+            itself = own_ranks(model.project(stored[view], view=view) @ vectors.T)
+            say(data="photos", how=way, query=view, **precision, **itself, trained_on=trained_on)
 
 
 def itself(n, n_later=50):
@@ -323,18 +331,22 @@ def itself(n, n_later=50):
         collection.add([replace(item, labels=(), text="") for item in items[:n_later]])
         say(data="itself", how="chance", own_first=round(1 / n, 4), own_in_ten=round(10 / n, 4))
         stored, later = items[n_later:], items[:n_later]
-        for what, asked, change in (
+        for change_name, queries, change in (
             ("the same", stored, lambda path: path),
             ("smaller, JPEG 75", stored, smaller),
             ("the same, added later without labels and tags", later, lambda path: path),
         ):
             for mode, how in (("hybrid", "hybrid"), ("semantic", "semantic, codes alone")):
-                hits = [collection.search(image=change(i.image), k=10, mode=mode) for i in asked]
+                hits = [collection.search(image=change(i.image), k=10, mode=mode) for i in queries]
                 ids = [[hit.id for hit in answer.hits] for answer in hits]
-                first = np.mean([each[0] == i.id for each, i in zip(ids, asked, strict=True)])
-                some = np.mean([i.id in each for each, i in zip(ids, asked, strict=True)])
+                first = np.mean(
+                    [answer_of[0] == i.id for answer_of, i in zip(ids, queries, strict=True)]
+                )
+                some = np.mean(
+                    [i.id in answer_of for answer_of, i in zip(ids, queries, strict=True)]
+                )
                 figures = {"own_first": round(float(first), 3), "own_in_ten": round(float(some), 3)}
-                say(data="itself", query=what, how=how, **figures)
+                say(data="itself", query=change_name, how=how, **figures)
 
 
 def smaller(path):
@@ -356,12 +368,12 @@ def coco(n, n_captioned=100):
         data = MultiViewData({"image": images, "text": texts}, present={"text": present})
         for n_bytes in (8, 16):
             model, vectors, _ = learnt(data, none, n_codebooks=n_bytes)
-            found = own(model.project(texts, view="text") @ vectors.T)
-            say(data="coco", how=f"captions {how}", query="text", bytes=n_bytes, **found)
+            ranks = own_ranks(model.project(texts, view="text") @ vectors.T)
+            say(data="coco", how=f"captions {how}", query="text", bytes=n_bytes, **ranks)
             if how == "hidden":
                 vectors = model.decode(model.encode({"text": texts}))
-                found = own(model.project(images, view="image") @ vectors.T)
-                say(data="coco", how="captions stored", query="image", bytes=n_bytes, **found)
+                ranks = own_ranks(model.project(images, view="image") @ vectors.T)
+                say(data="coco", how="captions stored", query="image", bytes=n_bytes, **ranks)
     some = np.arange(n) < n_captioned
     for how, present, settings in (
         ("the built-in image-text model", shown["hidden"], {}),
@@ -371,17 +383,17 @@ def coco(n, n_captioned=100):
         data = MultiViewData({"image": images, "text": texts}, present={"text": present})
         model, vectors, trained_on = learnt(data, none, **settings)
         scores = model.project(texts[~some], view="text") @ vectors[~some].T
-        say(data="coco", how=how, query="text", bytes=8, **own(scores), trained_on=trained_on)
+        say(data="coco", how=how, query="text", bytes=8, **own_ranks(scores), trained_on=trained_on)
 
 
 PARTS = {
     "start": lambda _: start(),
     "emoji": lambda _: emoji(),
-    "words": lambda given: words(given.photos),
-    "synonyms": lambda given: synonyms(given.coco),
-    "photos": lambda given: photos(given.photos),
+    "words": lambda arguments: words(arguments.photos),
+    "synonyms": lambda arguments: synonyms(arguments.coco),
+    "photos": lambda arguments: photos(arguments.photos),
     "itself": lambda _: itself(500),
-    "coco": lambda given: coco(given.coco),
+    "coco": lambda arguments: coco(arguments.coco),
 }
 
 
@@ -390,10 +402,10 @@ def main():
     parser.add_argument("--only", choices=[*PARTS])
     parser.add_argument("--photos", type=int, default=3_000, help="how many photographs")
     parser.add_argument("--coco", type=int, default=1_000, help="how many of the last rows")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     for name, part in PARTS.items():
-        if given.only in (None, name):
-            part(given)
+        if arguments.only in (None, name):
+            part(arguments)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ other direction. Then how pairs of one's own refine it, on photographs with tags
 the first ten for tags of held-out photographs as queries.
 
 ``--folder`` measures the first alone, on other captioned photographs: a folder with a
-``manifest.csv`` of the columns image and text, of which the first 1,000 rows are taken.
+``manifest.csv`` with the columns image and text; the first 1,000 rows are used.
 """
 
 import argparse
@@ -67,17 +67,17 @@ def learn(name, images, texts, size):
     targets = {"text": acqh.Target(rank=384)}
     model = acqh.ACQH(64, n_codebooks=size, targets=targets, random_state=0)
     model.fit_stats(builtin_statistics())
-    here, none = np.ones(len(images), dtype=bool), np.zeros(len(images), dtype=bool)
-    own = acqh.MultiViewData(
-        {"image": images, "text": np.zeros_like(texts)}, present={"image": here, "text": none}
+    is_present, none = np.ones(len(images), dtype=bool), np.zeros(len(images), dtype=bool)
+    pairs = acqh.MultiViewData(
+        {"image": images, "text": np.zeros_like(texts)}, present={"image": is_present, "text": none}
     )
     for how in ("general", "general and own images"):
         items = model.decode(model.encode({"image": images}))
-        found = recalls(model.project(texts, view="text") @ items.T)
+        recall = recalls(model.project(texts, view="text") @ items.T)
         way = f"ACQH, {how}, {size} bytes"
-        emit({"data": name, "how": way, **found})
+        emit({"data": name, "how": way, **recall})
         if how == "general":
-            model.partial_fit(own)
+            model.partial_fit(pairs)
 
 
 def jaccard(scores, query_labels, labels):
@@ -111,17 +111,19 @@ def photos(n=1_300):
     for how, model in captioned.items():
         queries = model.project(texts[rest][:300], view="text")
         items = model.item_vectors(images[rest][300:])
-        found = jaccard(queries @ items.T, labels[700:1_000], labels[1_000:])
-        own = recalls(model.project(texts[rest], view="text") @ model.item_vectors(images[rest]).T)
-        emit({"data": "photos", "captioned": how, "jaccard": found, **own})
+        score = jaccard(queries @ items.T, labels[700:1_000], labels[1_000:])
+        own_recall = recalls(
+            model.project(texts[rest], view="text") @ model.item_vectors(images[rest]).T
+        )
+        emit({"data": "photos", "captioned": how, "jaccard": score, **own_recall})
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, help="other captioned photographs")
-    given = parser.parse_args()
-    if given.folder is not None:
-        captioned(given.folder, 0)
+    arguments = parser.parse_args()
+    if arguments.folder is not None:
+        captioned(arguments.folder, 0)
         return
     captioned(COCO, 9_000)
     photos()

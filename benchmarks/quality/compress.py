@@ -1,15 +1,14 @@
 """Error and recall of small codes against Faiss, with queries like the items and with others.
 
-Prints one JSON line for each data set, size and method. Items are coded by PQ, OPQ, a residual
+Prints one JSON line for each data set, size and method. Items are encoded by PQ, OPQ, a residual
 quantizer with beam 16, LSQ++ (`LocalSearchQuantizer`) and RaBitQ (at its own size) of Faiss, and by
-`AdditiveQuantizer`: for items to come (``new``, its default), and with ``ridge=0`` for those of the
-database alone, as `acqh.compress` does, plain and told half of the queries.
-``error`` is the squared distance of items from what their codes stand for, relative to their
-spread, of the database, which codebooks are learnt from, and ``error_new`` that of items outside
-it; ``recall_items`` and ``recall_queries`` are recall@10 against exact search, with the items
-outside and with the other half of the queries. ``seconds`` are of one core's processor time,
-training and coding the database; ``error_ratio`` and ``time_ratio`` are relative to LSQ++ in the
-same run.
+`AdditiveQuantizer`. Its default generalizes to new items (``new``). With ``ridge=0`` it is for the
+database alone, as in `acqh.compress`: ``euclidean``, and ``query-aware`` with half of the queries.
+``error`` is the squared error of the database, which the codebooks are trained on, relative to its
+variance; ``error_new`` that of items outside it. ``recall_items`` and ``recall_queries`` are
+recall@10 against exact search, with the items outside and with the other half of the queries.
+``seconds`` are of one core's processor time, training and encoding the database; ``error_ratio``
+and ``time_ratio`` are relative to LSQ++ in the same run.
 
 The synthetic set has a known gap: items vary most where queries look least. ``--pair NAME ITEMS
 QUERIES`` adds sets from files of any kind that `acqh.data.read` takes, a view after a colon:
@@ -18,7 +17,7 @@ QUERIES`` adds sets from files of any kind that `acqh.data.read` takes, a view a
     --pair coco coco.npz:items coco.npz:queries          (tools/coco_vectors.py)
     --pair text2image base.1M.fbin query.learn.50M.fbin  (big-ann-benchmarks)
 
-With ``--words 16`` a word takes half a byte; else sets of a thousand items are learnt by heart.
+With ``--words 16`` a codeword takes half a byte; else sets of a thousand items are memorized.
 """
 
 import argparse
@@ -35,7 +34,7 @@ from acqh.scale.chunks import read_queries
 from benchmarks._measure import emit
 
 MAX_QUERIES = 1_000
-METHODS = ("pq", "opq", "rq16", "lsq", "rabitq", "new", "plain", "told")
+METHODS = ("pq", "opq", "rq16", "lsq", "rabitq", "new", "euclidean", "query-aware")
 
 
 def main() -> None:
@@ -66,7 +65,7 @@ def compare(arguments: argparse.Namespace) -> None:
                 rows.append({"method": method, **measure(split, method, n_bytes, arguments.words)})
                 lsq = next((row for row in rows if row["method"] == "lsq"), None)
                 if lsq is not None and "error" in rows[-1]:
-                    if lsq["error"] > 0:  # else learnt by heart
+                    if lsq["error"] > 0:  # else memorized
                         rows[-1]["error_ratio"] = round(rows[-1]["error"] / lsq["error"], 3)
                     rows[-1]["time_ratio"] = round(rows[-1]["seconds"] / lsq["seconds"], 3)
                 facts = {"benchmark": "compress", "data": name, "n_items": len(split.base)}
@@ -104,16 +103,17 @@ class Split:
 
     def recall(self, find: Callable[[np.ndarray], np.ndarray]) -> dict[str, float]:
         """Return recall@10 with both kinds of queries."""
-        found = {"recall_items": self.probes, "recall_queries": self.test}
+        query_sets = {"recall_items": self.probes, "recall_queries": self.test}
         return {
-            name: round(recall(self.base, asked, find(asked)), 4) for name, asked in found.items()
+            name: round(recall(self.base, queries, find(queries)), 4)
+            for name, queries in query_sets.items()
         }
 
 
-def recall(base: np.ndarray, queries: np.ndarray, found: np.ndarray, k: int = 10) -> float:
+def recall(base: np.ndarray, queries: np.ndarray, hits: np.ndarray, k: int = 10) -> float:
     best = best_of(queries @ base.T, k)
     return float(
-        np.mean([len({*a} & {*b}) / k for a, b in zip(best.tolist(), found.tolist(), strict=True)])
+        np.mean([len({*a} & {*b}) / k for a, b in zip(best.tolist(), hits.tolist(), strict=True)])
     )
 
 
@@ -126,7 +126,7 @@ def measure(split: Split, method: str, n_bytes: int, n_words: int) -> dict[str, 
     if method == "rabitq":
         return measure_rabitq(split, begin)
     n_codebooks = n_bytes * (1 if n_words == 256 else 2)
-    if method in ("new", "plain", "told"):
+    if method in ("new", "euclidean", "query-aware"):
         decoded, again = train_ours(split, method, n_codebooks, n_words)
     else:
         decoded, again = train_faiss(split.base, method, n_codebooks, n_words.bit_length() - 1)
@@ -160,7 +160,7 @@ Trained = tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]
 def train_ours(split: Split, method: str, n_codebooks: int, n_words: int) -> Trained:
     ridge = None if method == "new" else 0.0
     quantizer = AdditiveQuantizer(n_codebooks, n_words, ridge=ridge, random_state=0)
-    quantizer.fit(split.base, queries=split.learn if method == "told" else None)
+    quantizer.fit(split.base, queries=split.learn if method == "query-aware" else None)
     codes = quantizer.encode(split.base, start=quantizer.training_codes_)
     return quantizer.decode(codes), lambda rows: quantizer.decode(quantizer.encode(rows))
 

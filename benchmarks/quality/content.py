@@ -1,6 +1,6 @@
 """What targets other than labels find: words, items' own names, pairs without labels.
 
-Prints one JSON line per row, with the goal beside the figure. Needs the data files for
+Prints one JSON line per row, with goal and result. Needs the data files for
 MIRFlickr25K (ACQH_DATA or --data-dir) and, for the rows on photographs, a folder with
 ``manifest.csv``. Ranks and ridges come from training rows, and so do all rules by which they are
 chosen. The row of image content of ``pairs`` was compared on some of these queries, so that
@@ -59,25 +59,31 @@ class Emoji:
         self.captions = [str(text) for text in self.data.items["text"]]
         self.names = [str(name) for name in self.data.items["name"]]
         self.encoder = word_vectorizer().fit(self.captions)
-        images = [Image.open(io.BytesIO(it)).convert("RGBA") for it in self.data.items["image"]]
+        images = [
+            Image.open(io.BytesIO(content)).convert("RGBA") for content in self.data.items["image"]
+        ]
         path = None if cache is None else cache / "emoji_image.npy"
         self.views = {
             "image": image_features(images, path),
             "text": self.encoder.transform(self.captions),
         }
         groups = [self.data.label_names[number] for number in self.data.labels.argmax(axis=1)]
-        self.labels = [set(each) for each in zip(groups, self.data.items["subgroup"], strict=True)]
+        self.labels = [
+            set(names) for names in zip(groups, self.data.items["subgroup"], strict=True)
+        ]
         self.groups = self.data.labels
-        said = [set(re.findall(r"\w+", text.lower())) for text in self.captions]
-        counts = Counter(word for words in said for word in words)
+        caption_words = [set(re.findall(r"\w+", text.lower())) for text in self.captions]
+        counts = Counter(word for words in caption_words for word in words)
         candidates = sorted(word for word, count in counts.items() if 2 <= count <= 50)
-        known = [word for word in candidates if self.encoder.transform([word]).nnz]
-        self.words = sorted(np.random.default_rng(0).permutation(known)[:600].tolist())
-        self.has_word = np.array([[word in words for words in said] for word in self.words])
+        query_words = [word for word in candidates if self.encoder.transform([word]).nnz]
+        self.words = sorted(np.random.default_rng(0).permutation(query_words)[:600].tolist())
+        self.has_word = np.array(
+            [[word in words for words in caption_words] for word in self.words]
+        )
         train, query = self.data.split(test_size=0.2, groups="family", random_state=0)
         places = {identifier: row for row, identifier in enumerate(self.data.ids.tolist())}
-        self.train = np.array([places[it] for it in train.ids.tolist()])
-        self.query = np.array([places[it] for it in query.ids.tolist()])
+        self.train = np.array([places[content] for content in train.ids.tolist()])
+        self.query = np.array([places[content] for content in query.ids.tolist()])
 
     def fit(self, model: acqh.ACQH, rows: Any) -> acqh.ACQH:
         """Learn from some of the emoji."""
@@ -93,8 +99,8 @@ class Emoji:
 
         words = score(self.encoder.transform(self.words), "text")
         names = score(self.encoder.transform(self.names), "text")
-        own = np.diag(names)[:, None]
-        ranks = 1 + (names > own).sum(axis=1) + ((names == own).sum(axis=1) - 1) / 2
+        own_scores = np.diag(names)[:, None]
+        ranks = 1 + (names > own_scores).sum(axis=1) + ((names == own_scores).sum(axis=1) - 1) / 2
         images = score(self.views["image"], "image")
         relevant = relevance(self.groups, self.groups)
         return {
@@ -145,22 +151,25 @@ def flickr(arguments: argparse.Namespace) -> tuple[Any, Any, Any]:
 
 
 def by_one_view(model: Any, query: Any, database: Any) -> list[float]:
-    """Return MAP of image queries for texts and the other way round, items coded by that view."""
+    """Return MAP of image queries for texts and of text queries for images."""
     return [
-        map_of(model, query, database, asked, {stored: database.views[stored]})
-        for asked, stored in (("image", "text"), ("text", "image"))
+        map_of(model, query, database, query_view, {stored: database.views[stored]})
+        for query_view, stored in (("image", "text"), ("text", "image"))
     ]
 
 
 def by_both_views(model: Any, query: Any, database: Any) -> list[float]:
-    """Return MAP of image and of text queries, items coded by both views."""
-    return [map_of(model, query, database, asked, database.views) for asked in ("image", "text")]
+    """Return MAP of image and of text queries, items encoded from both views."""
+    return [
+        map_of(model, query, database, query_view, database.views)
+        for query_view in ("image", "text")
+    ]
 
 
-def map_of(model: Any, query: Any, database: Any, asked: str, stored: Any) -> float:
+def map_of(model: Any, query: Any, database: Any, query_view: str, stored: Any) -> float:
     mode = "single" if len(stored) == 1 else "fused"
     items = model.decode(model.encode(dict(stored), mode=mode))
-    scores = model.embed_queries(query.views[asked], view=asked) @ items.T
+    scores = model.embed_queries(query.views[query_view], view=query_view) @ items.T
     relevant = relevance(query.labels, database.labels)
     return mean_average_precision(scores.astype(np.float32), relevant)
 
@@ -195,8 +204,8 @@ def pairs(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         "labels of 5 % and content": (clone(model).set_params(targets=MIXED), few),
     }
     maps: dict[str, list[float]] = {}
-    for name, (made, labels) in ways.items():
-        fitted = clone(made).fit(dict(train.views), labels)
+    for name, (variant, labels) in ways.items():
+        fitted = clone(variant).fit(dict(train.views), labels)
         maps[name] = by_one_view(fitted, query, database)
         goals = dict.fromkeys(DIRECTIONS, 0.69) if labels is None else {}
         if name == "labels of 5 % and content":
@@ -215,11 +224,13 @@ def weights(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """
     train, _, _ = flickr(arguments)
     wiki, hand = (
-        it.subset(make_split(it, "label-free").train)
-        for it in (acqh.load_dataset(name, arguments.data_dir) for name in ("wiki", "mirflickr25k"))
+        dataset.subset(make_split(dataset, "label-free").train)
+        for dataset in (
+            acqh.load_dataset(name, arguments.data_dir) for name in ("wiki", "mirflickr25k")
+        )
     )
-    own = Emoji(arguments.cache)
-    emoji_rows = acqh.MultiViewData(own.views, own.groups).subset(own.train)
+    emoji = Emoji(arguments.cache)
+    emoji_rows = acqh.MultiViewData(emoji.views, emoji.groups).subset(emoji.train)
     for name, data, maps in (
         ("mirflickr25k, deep", train, unit_maps()),
         ("wiki", wiki, None),
@@ -228,16 +239,18 @@ def weights(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     ):
         rows = np.random.default_rng(5).permutation(len(data))
         fifth = len(rows) // 5
-        query, stored = (data.subset(np.sort(it)) for it in (rows[:fifth], rows[fifth:]))
+        query, stored = (data.subset(np.sort(dataset)) for dataset in (rows[:fifth], rows[fifth:]))
         model = acqh.ACQH(32 if maps is None else 64, feature_maps=maps, random_state=0)
-        found = clone(model).fit(dict(stored.views))
+        fitted = clone(model).fit(dict(stored.views))
         equal = clone(model).set_params(targets=dict.fromkeys(data.views, 0.5))
         equal.fit(dict(stored.views))
         yield {
             "data": name,
-            "weights": {view: round(it.weight, 3) for view, it in found.targets_.items()},
-            "map": np.round(by_one_view(found, query, stored), 4).tolist(),
-            "map_both_views": np.round(by_both_views(found, query, stored), 4).tolist(),
+            "weights": {
+                view: round(dataset.weight, 3) for view, dataset in fitted.targets_.items()
+            },
+            "map": np.round(by_one_view(fitted, query, stored), 4).tolist(),
+            "map_both_views": np.round(by_both_views(fitted, query, stored), 4).tolist(),
             "equal_weights": np.round(by_one_view(equal, query, stored), 4).tolist(),
             "equal_weights_both_views": np.round(by_both_views(equal, query, stored), 4).tolist(),
         }
@@ -254,14 +267,14 @@ def methods(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         # One byte of these codes is for the squared norm, so there is a codebook less.
         sizes = {"ccq": {"n_codebooks": 15}, "stacked": {"n_codebooks": 15}}
         size = sizes.get(name, {"n_bits": 128})
-        made = method(**size, feature_maps=unit_maps(), random_state=0)
-        found = by_one_view(made.fit(dict(train.views)), query, database)
+        fitted = method(**size, feature_maps=unit_maps(), random_state=0)
+        scores = by_one_view(fitted.fit(dict(train.views)), query, database)
         yield {
             "method": name,
-            "bytes_per_item": made.bytes_per_item,
-            "map": np.round(found, 4).tolist(),
+            "bytes_per_item": fitted.bytes_per_item,
+            "map": np.round(scores, 4).tolist(),
             "goal": "below acqh at a quarter of the bytes",
-            "reached": bool(np.all(np.less(found, best))),
+            "reached": bool(np.all(np.less(scores, best))),
         }
 
 
@@ -279,7 +292,7 @@ def fit_times(data: Any, n_rounds: int = 7) -> dict[str, list[float]]:
 
 
 def fit_memory(data: Any, targets: Any) -> float:
-    """Return MiB of arrays that a fit holds beside the data at most."""
+    """Return MiB of arrays that a fit needs at most in addition to the data."""
     tracemalloc.start()
     acqh.ACQH(32, targets=targets, random_state=0).fit(data)
     peak = tracemalloc.get_traced_memory()[1]
@@ -298,7 +311,7 @@ def cost(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     ratio = float(np.median(np.divide(both, labels)))
     yield {
         "n_items": 184_577,
-        "seconds": {name: round(float(np.median(each)), 2) for name, each in seconds.items()},
+        "seconds": {name: round(float(np.median(times)), 2) for name, times in seconds.items()},
         "ratio": round(ratio, 2),
         "mib": {name: round(fit_memory(data, targets)) for name, targets in COSTS.items()},
         "goal": 2.0,
@@ -317,17 +330,17 @@ def workers(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     del arguments
     data = acqh.make_multiview_like("mirflickr25k", 4_000, random_state=0)
     model = acqh.ACQH(32, targets=MIXED, random_state=0)
-    whole = clone(model).fit(data)
+    single = clone(model).fit(data)
     chunked = clone(model).fit(data.chunks(333))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "data.npz")
         save_npz(data, path)
         with LocalCluster(n_workers=2, threads_per_worker=1) as cluster, Client(cluster) as client:
             spread = acqh.scale.fit(clone(model), path, chunk_size=700, client=client)
-    codes = whole.encode(data.views, labels=data.labels)
+    codes = single.encode(data.views, labels=data.labels)
     for name, other in (("chunks of 333", chunked), ("two Dask workers", spread)):
         mine, theirs = (
-            pack(whole.stats_.compact(), HOMES)[1],
+            pack(single.stats_.compact(), HOMES)[1],
             pack(other.stats_.compact(), HOMES)[1],
         )
         gap = max(

@@ -3,7 +3,7 @@
 ``python -m benchmarks.quality.deep FOLDER --device cuda``: a folder with ``manifest.csv`` (columns
 image, text and labels, these separated by ``|``) and images. EfficientNet-Lite0 (root, unit length)
 and TF-IDF of the texts; queries, database and training items are disjoint, and the database is
-coded without labels by the one view that is searched, or by both. The learning rate, and whether to
+encoded without labels from the searched view, or from both. The learning rate, and whether to
 fine-tune at all, is chosen on a fifth of the training items. One JSON line per split.
 """
 
@@ -50,7 +50,7 @@ class Prepare:
         turns = torch.zeros(n, 2, 3, device=pixels.device)
         turns[:, 0, 0] = torch.where(draws[1] < 0.5, -scale, scale)
         turns[:, 1, 1] = scale
-        turns[:, 0, 2], turns[:, 1, 2] = ((1 - scale) * (2 * it - 1) for it in draws[2:])
+        turns[:, 0, 2], turns[:, 1, 2] = ((1 - scale) * (2 * draw - 1) for draw in draws[2:])
         grid = torch.nn.functional.affine_grid(
             turns, (n, 3, self.size, self.size), align_corners=False
         )
@@ -69,7 +69,9 @@ def read(folder, side):
         pixels[number] = image.resize((side, side), Image.Resampling.BICUBIC)
     sets = [set(row["labels"].split("|")) - {""} for row in rows]
     names = sorted(set.union(*sets))
-    labels = np.array([[name in own for name in names] for own in sets], dtype=np.uint8)
+    labels = np.array(
+        [[name in item_labels for name in names] for item_labels in sets], dtype=np.uint8
+    )
     return pixels, [row["text"] for row in rows], labels, names
 
 
@@ -83,22 +85,22 @@ def split(n_items, n_train, n_queries, last, seed):
 
 
 def evaluate(tuner, model, text, pixels, labels, queries, database):
-    """Return mean average precisions, by direction and by what items are coded by."""
+    """Return mean average precisions, by direction and by the views that items are encoded from."""
     image = {name: tuner.features(pixels[rows]) for name, rows in (("q", queries), ("d", database))}
     relevant = relevance(labels[queries], labels[database])
-    asked = relevant.any(axis=1)
-    found = {}
+    has_relevant = relevant.any(axis=1)
+    scores_of = {}
     vectors = {
         "image": model.project(image["q"], view="image"),
         "text": model.project(text[queries], view="text"),
     }
     views = {"image": image["d"], "text": text[database]}
     for query, item in (("image", "text"), ("text", "image")):
-        for way, given in (("one", {item: views[item]}), ("both", views)):
-            scores = vectors[query] @ model.decode(model.encode(given)).T
-            value = mean_average_precision(scores[asked], relevant[asked])
-            found[f"{query}->{item}, {way}"] = round(float(value), 4)
-    return found
+        for way, query_views in (("one", {item: views[item]}), ("both", views)):
+            scores = vectors[query] @ model.decode(model.encode(query_views)).T
+            value = mean_average_precision(scores[has_relevant], relevant[has_relevant])
+            scores_of[f"{query}->{item}, {way}"] = round(float(value), 4)
+    return scores_of
 
 
 def run(arguments, rate, n_rounds, pixels, texts, labels, train, seed):
@@ -132,13 +134,15 @@ def run(arguments, rate, n_rounds, pixels, texts, labels, train, seed):
 def choose(arguments, pixels, texts, labels, train):
     """Return the rate that is best on a fifth of the training items, 0 for none; and all tried."""
     part, queries, database = split(len(train), int(0.8 * len(train)), len(train) // 20, 0, 99)
-    found = {}
+    scores = {}
     for rate in (0.0, *RATES):
         rounds = arguments.rounds if rate else 0
-        own = run(arguments, rate, rounds, pixels, texts, labels, train[part], 0)
-        figures = evaluate(*own[:3], pixels, labels, train[queries], train[database])
-        found[rate] = float(np.mean([figures[key] for key in figures if key.endswith("one")]))
-    return max(found, key=found.get), {str(rate): round(value, 4) for rate, value in found.items()}
+        score = run(arguments, rate, rounds, pixels, texts, labels, train[part], 0)
+        figures = evaluate(*score[:3], pixels, labels, train[queries], train[database])
+        scores[rate] = float(np.mean([figures[key] for key in figures if key.endswith("one")]))
+    return max(scores, key=scores.get), {
+        str(rate): round(value, 4) for rate, value in scores.items()
+    }
 
 
 def main():
@@ -173,15 +177,15 @@ def main():
             "held_out": tried,
         }
         for name, rounds in (("frozen", 0), ("tuned", arguments.rounds)):
-            own = run(arguments, rate or 1e-4, rounds, pixels, texts, labels, train, seed)
-            line[name] = evaluate(*own[:3], pixels, labels, queries, database)
+            score = run(arguments, rate or 1e-4, rounds, pixels, texts, labels, train, seed)
+            line[name] = evaluate(*score[:3], pixels, labels, queries, database)
             if arguments.without:
                 line[f"{name} without {arguments.without}"] = evaluate(
-                    *own[:3], pixels, counted, queries, database
+                    *score[:3], pixels, counted, queries, database
                 )
-            line[f"{name}_seconds"] = round(own[3], 2)
+            line[f"{name}_seconds"] = round(score[3], 2)
             if rounds:
-                line["losses"] = np.round(own[0].losses_, 4).tolist()
+                line["losses"] = np.round(score[0].losses_, 4).tolist()
         emit(line)
 
 

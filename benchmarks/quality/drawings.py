@@ -87,11 +87,11 @@ def chat(seed: int) -> Image.Image:
     draw.text((90, 30), "Family", fill="white", font=_font(28))
     y = 110
     while y < 1060:
-        n_lines, own = int(rng.integers(1, 4)), bool(rng.integers(2))
+        n_lines, is_own = int(rng.integers(1, 4)), bool(rng.integers(2))
         width = int(rng.integers(180, 400))
-        left = 520 - width if own else 20
+        left = 520 - width if is_own else 20
         box = (left, y, left + width, y + 26 * n_lines + 16)
-        draw.rounded_rectangle(box, 10, fill=(220, 248, 198) if own else "white")
+        draw.rounded_rectangle(box, 10, fill=(220, 248, 198) if is_own else "white")
         for line in range(n_lines):
             text = _sentence(rng, 6)[: width // 11]
             draw.text((left + 10, y + 8 + 26 * line), text, fill="black", font=_font(18))

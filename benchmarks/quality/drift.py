@@ -1,6 +1,6 @@
-"""How well other items fit codebooks, and what learning again gives; one JSON line per kind.
+"""How well other items fit codebooks, and the gain of retraining; one JSON line per kind.
 
-Texts: captions of COCO photographs as MiniLM describes them, in 8 bytes each, to which others are
+Texts: captions of COCO photographs as MiniLM embeds them, in 8 bytes each, to which others are
 added. Recall@10 is that of more texts of the added kind as queries, against exact search over all.
 Images: a collection of COCO photographs, without captions. Both need the photographs.
 """
@@ -57,10 +57,13 @@ def of_texts(texts: list[str], others: dict[str, list[str]]) -> None:
         everything = np.concatenate([items, new])
         small = acqh.compress(items).add(new)
         again = small.retrain(everything)
-        found = [recall(it.index, everything, queries, k=10).recall[10] for it in (small, again)]
+        recalls = [
+            recall(compressed.index, everything, queries, k=10).recall[10]
+            for compressed in (small, again)
+        ]
         facts = {"benchmark": "drift", "of": "texts", "added": kind, "n_items": len(items)}
         facts |= {"n_added": len(new), "ratio": round(small.drift.ratio, 2)}
-        emit(facts | {"recall_at_10": [round(it, 3) for it in found]})
+        emit(facts | {"recall_at_10": [round(compressed, 3) for compressed in recalls]})
 
 
 def of_images(items: list[Item], others: dict[str, list[Item]]) -> None:

@@ -4,8 +4,8 @@ Prints JSON lines. ``copies``: of 60 edited copies of photographs of ``../shared
 ``../shared/coco``, stored with 3,000 photographs (rows 1,500 to 2,999 of either), those in one
 group "same image" with their original, and pairs of different photographs in one group. ``drawn``:
 of different images of one kind (``drawings.py``) those in a group
-with another one, and those of which no file is left if what ``--list-removable`` lists is removed;
-of copies of twelve of them (JPEG of quality 75 and 40, 60 % of the size), those found. ``emoji``:
+with another one, and those without any file left if what ``--list-removable`` lists is removed.
+Of copies of twelve of them (JPEG of quality 75 and 40, 60 % of the size), those found. ``emoji``:
 groups of the emoji of the package. ``search``: hits "same image" of an image that is not stored,
 and of copies of stored ones. ``seconds``: time of `duplicates` for similar images.
 
@@ -39,7 +39,7 @@ def jpeg(image, quality=80):
 def cropped(image, left, top, right, bottom):
     width, height = image.size
     box = width * left, height * top, width * (1 - right), height * (1 - bottom)
-    return image.crop(tuple(round(each) for each in box))
+    return image.crop(tuple(round(edge) for edge in box))
 
 
 def warmer(image):
@@ -102,12 +102,12 @@ def measure_copies(start, n_copies=60):
         seconds, (_, same) = timed(partial(same_images, collection))
         collection.close()
     pairs = {frozenset(pair) for ids in same for pair in combinations(ids, 2)}
-    wanted = {frozenset((f"{row}", f"{row} copy")) for row in copied}
+    true_pairs = {frozenset((f"{row}", f"{row} copy")) for row in copied}
     different = [pair for pair in pairs if len({name.split()[0] for name in pair}) > 1]
     yield {
         "copies": n_copies,
-        "found": len(wanted & pairs),
-        "missed": sorted(edit_of(copied, pair) for pair in wanted - pairs),
+        "found": len(true_pairs & pairs),
+        "missed": sorted(edit_of(copied, pair) for pair in true_pairs - pairs),
         "photographs": len(paths),
         "different_called_same": len(different),
         "which": sorted(map(sorted, different)),
@@ -138,15 +138,15 @@ def measure_drawn(seed, n_images=120, n_copies=12):
             left = {path.stem.split()[0] for path in folder.iterdir() if path.stem not in listed}
             collection.close()
         numbers = [[Path(name).stem.split()[0] for name in ids] for ids in same]
-        wrong = {number for each in numbers if len(set(each)) > 1 for number in each}
-        found = {number for each in numbers for number in each if each.count(number) > 1}
+        wrong = {number for group in numbers if len(set(group)) > 1 for number in group}
+        duplicates = {number for group in numbers for number in group if group.count(number) > 1}
         yield {
             "drawn": kind,
             "images": n_images,
             "called_same": len(wrong),
             "lost": n_images - len(left),
             "copies": n_copies,
-            "copies_found": len(found),
+            "copies_found": len(duplicates),
             "listed": len(listed),
             "seconds": round(seconds, 1),
         }
@@ -189,13 +189,13 @@ def hits_of(stored, others):
         collection = Collection.build(items, Path(home, "c.acqh"), **ENCODERS)
         wrong = sum(bool(query(image)) for image in others)
         copies = [image.resize((image.width * 6 // 10, image.height * 6 // 10)) for image in stored]
-        found = sum(query(jpeg(copy)) == [f"{n}"] for n, copy in enumerate(copies))
+        n_hits = sum(query(jpeg(copy)) == [f"{n}"] for n, copy in enumerate(copies))
         collection.close()
     return {
         "stored": len(stored),
         "not_stored": len(others),
         "not_stored_called_same": wrong,
-        "copies_found": found,
+        "copies_found": n_hits,
     }
 
 

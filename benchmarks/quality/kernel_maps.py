@@ -1,10 +1,10 @@
 """Kernel maps against linear and RBF-anchor maps: retrieval, seconds, memory and model size.
 
 ``python -m benchmarks.quality.kernel_maps`` prints one JSON line a setting; needs the data files
-(set ACQH_DATA). MIRFlickr25K with deep features: 10,000 training pairs, 2,000 queries, 3,677
-database items outside the training set and without labels, coded in 4 bytes by the one view
-searched, or by both; and Wiki, a labelled database, with its official split or (``--data
-wiki-random``) the mean of five random ones as published figures are of. MAP over the whole ranking,
+(set ACQH_DATA). MIRFlickr25K has deep features, 10,000 training pairs, 2,000 queries, 3,677
+database items outside the training set and without labels, encoded in 4 bytes from the one view
+searched, or from both. Wiki is a labelled database, with its official split or (``--data
+wiki-random``) the mean of five random ones, as in published results. MAP over the whole ranking,
 image and text queries. Bandwidths, kernels, their weights and ridges are chosen on training rows
 alone. Every setting runs in a process of its own; seconds are those of ``fit``, with as many
 threads as BLAS is given, and those of all its threads together (``fit_cpu_seconds``), which other
@@ -78,12 +78,12 @@ def fit(data: Any, split: Any, maps: str, seed: int) -> tuple[acqh.ACQH, Any, di
 def scores(model: acqh.ACQH, parts: Any, codes: dict[str, Any]) -> dict[str, Any]:
     """Return MAP of image and text queries, each on the items that are its database."""
     relevant = relevance(parts.query.labels, parts.database_labels)
-    found = []
+    values = []
     for view, items in codes.items():
         queries = model.project(parts.query.views[view], view=view)
         ranked = (queries @ items.T).astype(np.float32)
-        found.append(round(mean_average_precision(ranked, relevant), 4))
-    return {"map_all": found}
+        values.append(round(mean_average_precision(ranked, relevant), 4))
+    return {"map_all": values}
 
 
 def mirflickr(maps: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:
@@ -98,9 +98,11 @@ def mirflickr(maps: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:
         "both": {"image": views, "text": views},
     }
     lines = []
-    for way, known in ways.items():
-        coded = {view: model.decode(model.encode(it)) for view, it in known.items()}
-        exact = {view: model.embed(it) for view, it in known.items()}
+    for way, views_of in ways.items():
+        coded = {
+            view: model.decode(model.encode(view_rows)) for view, view_rows in views_of.items()
+        }
+        exact = {view: model.embed(view_rows) for view, view_rows in views_of.items()}
         record = scores(model, parts, coded)
         record["real_valued"] = scores(model, parts, exact)["map_all"]
         goal = GOALS[way] if maps == "kernel" and arguments.n_train == 10_000 else None
@@ -114,11 +116,11 @@ def predictions_alone(model: acqh.ACQH, parts: Any) -> list[float]:
     """Return MAP where the map's predictions of label vectors rank, without a second regression."""
     items = model.space_.embedding.transform(np.asarray(parts.train.labels))
     relevant = relevance(parts.query.labels, parts.database_labels)
-    found = []
+    values = []
     for view in ("image", "text"):
         ranked = model.feature_maps_[view].transform(parts.query.views[view]) @ items.T
-        found.append(round(mean_average_precision(ranked.astype(np.float32), relevant), 4))
-    return found
+        values.append(round(mean_average_precision(ranked.astype(np.float32), relevant), 4))
+    return values
 
 
 def wiki(maps: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:
@@ -136,37 +138,37 @@ def wiki(maps: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:
 def wiki_random(maps: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Return the mean over random splits; every seed draws its split and starts its model."""
     data = acqh.load_dataset("wiki", arguments.data_dir)
-    found, seconds = [], []
+    values, seconds = [], []
     for seed in range(arguments.seed, arguments.seed + RANDOM_SPLITS):
         split = make_split(data, "labelled", seed=seed)
         model, parts, cost = fit(data, split, maps, seed)
         items = model.decode(model.encode(labels=parts.train.labels))
-        found.append(scores(model, parts, {"image": items, "text": items})["map_all"])
+        values.append(scores(model, parts, {"image": items, "text": items})["map_all"])
         seconds.append(cost["fit_cpu_seconds"])
-    mean = np.mean(found, axis=0).round(4).tolist()
-    record = {"map_all": mean, "std": np.std(found, axis=0, ddof=1).round(4).tolist()}
-    record |= {"database": "labelled", **against(mean, maps), "splits": found}
+    mean = np.mean(values, axis=0).round(4).tolist()
+    record = {"map_all": mean, "std": np.std(values, axis=0, ddof=1).round(4).tolist()}
+    record |= {"database": "labelled", **against(mean, maps), "splits": values}
     return [{**record, "fit_cpu_seconds": round(float(np.mean(seconds)), 1)}]
 
 
-def against(found: list[float], maps: str) -> dict[str, Any]:
+def against(values: list[float], maps: str) -> dict[str, Any]:
     """Return the goal of Wiki, and whether kernels of all rows reach it."""
     goal = GOALS["wiki"] if maps == "kernel" else None
-    return {"goal": goal, "reached": goal and bool(np.all(np.array(found) >= goal))}
+    return {"goal": goal, "reached": goal and bool(np.all(np.array(values) >= goal))}
 
 
 def chosen(model: acqh.ACQH) -> dict[str, Any]:
-    found = {}
-    for view, own in model.feature_maps_.items():
-        if isinstance(own, KernelMap):
-            found[view] = {
-                "weights": own.weights_.round(3).tolist(),
-                "ridge": round(own.ridge_, 4),
-                "held_out_error": round(own.error_, 4),
-                "anchors": own.anchors_.shape[0],
-                "stored_as": str(own.anchors_.dtype),
+    settings = {}
+    for view, feature_map in model.feature_maps_.items():
+        if isinstance(feature_map, KernelMap):
+            settings[view] = {
+                "weights": feature_map.weights_.round(3).tolist(),
+                "ridge": round(feature_map.ridge_, 4),
+                "held_out_error": round(feature_map.error_, 4),
+                "anchors": feature_map.anchors_.shape[0],
+                "stored_as": str(feature_map.anchors_.dtype),
             }
-    return found
+    return settings
 
 
 DATA = {"mirflickr": mirflickr, "wiki": wiki, "wiki-random": wiki_random}

@@ -1,11 +1,11 @@
 """mteb's retrieval on codes of a few bytes, one JSON line per size; needs ``pip install mteb``.
 
-Documents and queries are described by MiniLM. The task is made of one of two files:
+Documents and queries are embedded by MiniLM. The task is made of one of two files:
 
 - The sentences about ImageNet's classes that come with the package ``clip-benchmark``
   (``datasets/cupl_prompts.json``): documents are sentences with every word of their class's name
-  taken out, queries are the names, and a class's sentences are what its name should find. ``told``
-  are codes that were learnt with the names of other classes as a sample of queries.
+  taken out, queries are the names, and a class's sentences are what its name should find.
+  ``query-aware`` are codes that were learnt with the names of other classes as a sample of queries.
 - Captions of MS COCO (``captions_val2017.json``): documents are all captions, the first one of each
   photograph is a query, and the others of the photograph are what it should find.
 """
@@ -48,7 +48,7 @@ def main() -> None:
     for size in arguments.bytes:
         runs.append(("codes", size, on_codes(model, size)))
         if others is not None:
-            runs.append(("told", size, on_codes(model, size, queries=others)))
+            runs.append(("query-aware", size, on_codes(model, size, queries=others)))
     for method, size, search in runs:
         started = time.perf_counter()
         result = mteb.evaluate(search, task, cache=None, co2_tracker=False)
@@ -66,29 +66,29 @@ def sentences(about: dict[str, list[str]], n_classes: int, per_class: int) -> tu
     documents, relevant = {}, {}
     for name in names[:n_classes]:
         rows = list(dict.fromkeys(hide_name(text, name) for text in about[name]))[:per_class]
-        own = {f"{name}/{place}": text for place, text in enumerate(rows)}
-        documents |= own
-        relevant[name] = dict.fromkeys(own, 1)
-    asked = {name: name for name in relevant}
-    return ClassSentences(documents, asked, relevant), names[n_classes:]
+        documents_of = {f"{name}/{place}": text for place, text in enumerate(rows)}
+        documents |= documents_of
+        relevant[name] = dict.fromkeys(documents_of, 1)
+    queries = {name: name for name in relevant}
+    return ClassSentences(documents, queries, relevant), names[n_classes:]
 
 
 def captions(annotations: list[dict]) -> "Texts":
     """Return the task of photographs with several captions."""
     of_photograph: dict[int, dict[str, str]] = {}
-    for each in annotations:
-        own = of_photograph.setdefault(each["image_id"], {})
-        own[str(each["id"])] = each["caption"].strip()
-    documents, asked, relevant = {}, {}, {}
-    for own in of_photograph.values():
-        first, *rest = own
-        documents |= own
-        asked[first], relevant[first] = own[first], dict.fromkeys(rest, 1)
-    return CaptionsOfOnePhotograph(documents, asked, relevant)
+    for annotation in annotations:
+        texts_of = of_photograph.setdefault(annotation["image_id"], {})
+        texts_of[str(annotation["id"])] = annotation["caption"].strip()
+    documents, queries, relevant = {}, {}, {}
+    for texts_of in of_photograph.values():
+        first, *rest = texts_of
+        documents |= texts_of
+        queries[first], relevant[first] = texts_of[first], dict.fromkeys(rest, 1)
+    return CaptionsOfOnePhotograph(documents, queries, relevant)
 
 
 class Described(AbsEncoder):
-    """MiniLM as mteb asks for a model; a text is described once."""
+    """MiniLM as an mteb model; every text is embedded once."""
 
     def __init__(self) -> None:
         self.encoder, self.known = MiniLM(), {}
@@ -120,16 +120,16 @@ def named(name: str, path: str) -> TaskMetadata:
 class Texts(AbsTaskRetrieval):
     """A task of texts that are at hand."""
 
-    ignore_identical_ids = True  # a text does not find itself
+    ignore_identical_ids = True  # a text is not its own hit
 
-    def __init__(self, documents: dict, asked: dict, relevant: dict) -> None:
+    def __init__(self, documents: dict, queries: dict, relevant: dict) -> None:
         super().__init__()
-        self.documents, self.asked, self.relevant = documents, asked, relevant
+        self.documents, self.asked, self.relevant = documents, queries, relevant
 
     def load_data(self, **_) -> None:
         """Make what mteb would download."""
         corpus, queries = (
-            Dataset.from_list([{"id": own, "text": text} for own, text in texts.items()])
+            Dataset.from_list([{"id": text_id, "text": text} for text_id, text in texts.items()])
             for texts in (self.documents, self.asked)
         )
         split = {"corpus": corpus, "queries": queries, "relevant_docs": self.relevant}

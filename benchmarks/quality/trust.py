@@ -5,13 +5,13 @@ names that hashes are (``--collections`` keeps what is built in a folder):
 
 - ``presence``: 18 things that the photographs are labelled with against 25 that none shows; the
   area under the curve of the mean ``match`` of the best three hits, and how many of either have a
-  hit that stands out;
+  confident hit;
 - the same on 1,000 of ``../shared/photos`` without their tags, with other words: nothing was
-  chosen on these, neither how words are asked for nor from where on a hit stands out;
+  chosen on these, neither how words are asked for nor the confidence threshold;
 - ``hybrid``: captions as queries, the share whose photograph is among the first 1, 5 and 10 by
   meaning and with words as well, and how many are found by one alone.
 
-Photographs that are missing are left out.
+Missing photographs are skipped.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def named(row):
 
 
 def build(photographs, rows, path):
-    """Build a collection of bare photographs, unless it is there."""
+    """Build a collection of photographs without captions, unless it exists."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
@@ -113,14 +113,14 @@ def compare(collection, rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--collections", type=Path, help="the folder to keep them in")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        kept = given.collections or Path(scratch)
+        folder = arguments.collections or Path(scratch)
         if rows := read(PHOTOS)[:1_000]:
-            with build(PHOTOS, rows, kept / "tagged.acqh") as collection:
+            with build(PHOTOS, rows, folder / "tagged.acqh") as collection:
                 presence(collection, "tagged", rows, ABSENT_OF_TAGS)
         if rows := read(COCO)[9_000:]:
-            with build(COCO, rows, kept / "coco.acqh") as collection:
+            with build(COCO, rows, folder / "coco.acqh") as collection:
                 presence(collection, "coco", rows, ABSENT)
                 compare(collection, rows)
 

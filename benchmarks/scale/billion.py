@@ -1,7 +1,7 @@
 """One billion items on one machine: building, storing, opening and searching, a JSON line a case.
 
 An item is a centre, one of a thousand, plus noise, both with 32 components; every vector of noise
-is met with all centres. Each item is coded by itself, greedily, with codebooks that Faiss trained
+is met with all centres. Each item is encoded by itself, greedily, with codebooks that Faiss trained
 by residual k-means on such vectors. So an item's code costs additions in place of products, and a
 billion take a quarter of an hour on one core. ``--codes`` keeps them, and goes on where they end.
 
@@ -9,7 +9,7 @@ Building is timed with the reading of the codes; its peak is the process's resid
 what was resident before. Searches are on one thread, over the saved and mapped index, once all
 queries have been asked. The best hundred of a few queries are compared, ids and bits of scores, to
 those of a plain scan over all codes, whose time is the peer. Faiss's additive scan is timed up to
-ten million items and multiplied up from there, which is said in the name of that figure.
+ten million items and multiplied up from there, as the name of that number shows.
 """
 
 import argparse
@@ -73,9 +73,9 @@ def code_pairs(bases: np.ndarray, offsets: np.ndarray, gram: np.ndarray, codes: 
                 for v in range(256):
                     values[v] = base[v] + offset[v]
                 for t in range(s):
-                    taken = gram[256 * t + codes[i, j, t], first : first + 256]
+                    row = gram[256 * t + codes[i, j, t], first : first + 256]
                     for v in range(256):
-                        values[v] -= taken[v]
+                        values[v] -= row[v]
                 tops[:] = values[:LANES]
                 for v in range(LANES, 256, LANES):  # many at a time, as compilers like it
                     for lane in range(LANES):
@@ -221,8 +221,8 @@ def peers(index: CodeIndex, codes: Codes, queries: np.ndarray) -> Record:
     """Compare with a scan of all codes, and where it is small enough with Faiss."""
     some = queries[:N_CHECKED]
     scores, rows, scan_ms = scan_all(codes, index.codebooks, some, 100)
-    found = index.search(some, 100, n_threads=1)
-    exact = np.array_equal(found.ids, rows) and np.array_equal(found.scores, scores)
+    result = index.search(some, 100, n_threads=1)
+    exact = np.array_equal(result.ids, rows) and np.array_equal(result.scores, scores)
     record = {"exact": exact, "scan_ms": round(scan_ms, 2)}
     if len(index) <= MAX_FAISS:
         theirs = index.to_faiss()

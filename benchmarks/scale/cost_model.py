@@ -45,7 +45,7 @@ PARTITION, N_SETS = 65_536, 1000
 SIZES = (10**9, 10**10, 10**11)
 # Rows of an index are numbered in 32 bits.
 MAX_SHARD = 2**32 - 1
-# A machine that can be hired anywhere, of which the system and the work get a quarter.
+# A machine that can be hired anywhere; the system and the work get a quarter of its memory.
 CORES, MEMORY = 16, 64 * 2**30
 Record = dict[str, Any]
 
@@ -118,8 +118,8 @@ def measure(codes: Path) -> Costs:
     lines = np.linalg.solve([[width, 1.0] for width in WIDTHS], coding)
     paths = write_codes(codes, INDEX_SIZES[-1])
     codebooks, queries = (np.load(codes / f"{name}.npy") for name in ("codebooks", "queries"))
-    found = [index_costs(codebooks, Codes(paths, n), queries[:N_QUERIES]) for n in INDEX_SIZES]
-    building, searching, stored = zip(*found, strict=True)
+    costs = [index_costs(codebooks, Codes(paths, n), queries[:N_QUERIES]) for n in INDEX_SIZES]
+    building, searching, stored = zip(*costs, strict=True)
     laws = [*power_law(building), *power_law(searching)]
     return Costs(*map(float, [*squares, *lines, *laws, stored[-1]]))
 
@@ -186,8 +186,8 @@ def estimate(costs: Costs, n_items: int) -> Record:
 
 
 def check(costs: Costs, records: list[Record]) -> list[Record]:
-    """Return what the model says beside what longer runs measured."""
-    found = []
+    """Return the predictions of the model and the measurements of longer runs."""
+    lines = []
     for record in records:
         n_items = record.get("n_items", record.get("rows"))
         ours: dict[str, float] = {}
@@ -204,11 +204,11 @@ def check(costs: Costs, records: list[Record]) -> list[Record]:
                 ours["workers_1_s"] = costs.sums(n_items, (512, 256))
             case "dask_scaling", "encode":
                 ours["workers_1_s"] = costs.codes(n_items, (512, 256))
-        for what, value in ours.items():
+        for quantity, value in ours.items():
             line = {"run": f"{record['benchmark']}, {record['case']}", "n_items": n_items}
-            line |= {"what": what, "model": float(f"{value:.3g}"), "measured": record[what]}
-            found.append(line | {"ratio": round(record[what] / value, 2)})
-    return found
+            line |= {"what": quantity, "model": float(f"{value:.3g}"), "measured": record[quantity]}
+            lines.append(line | {"ratio": round(record[quantity] / value, 2)})
+    return lines
 
 
 def draw(costs: Costs, checks: list[Record], path: Path) -> None:
@@ -227,8 +227,8 @@ def draw(costs: Costs, checks: list[Record], path: Path) -> None:
     for name, seconds in stages.items():
         work.loglog(sizes, [seconds(n) / 3600 for n in sizes], label=name)
     query.loglog(sizes, [1e3 * costs.query(n) for n in sizes], label="model, measured to 10⁸")
-    for what, axes, unit in (("build_s", work, 3600), ("top10_batch_ms", query, 1)):
-        runs = [line for line in checks if line["what"] == what]
+    for quantity, axes, unit in (("build_s", work, 3600), ("top10_batch_ms", query, 1)):
+        runs = [line for line in checks if line["what"] == quantity]
         points = [[line["n_items"] for line in runs], [line["measured"] / unit for line in runs]]
         axes.loglog(*points, "ko", markersize=4, label="measured" if axes is query else None)
     for axes in (work, query):

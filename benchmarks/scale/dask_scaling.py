@@ -69,7 +69,7 @@ def write_items(folder: Path, n_items: int, seed: int) -> Path:
 def clusters() -> Iterator[Clients]:
     """Give no client, and clients of one and of two workers that are ready to work."""
     clients: Clients = {"local": None}
-    made = []
+    clients_of = []
     logging.getLogger("distributed").setLevel(logging.ERROR)
     try:
         for n_workers in (1, 2):
@@ -80,13 +80,13 @@ def clusters() -> Iterator[Clients]:
                 memory_limit=None,
                 silence_logs=logging.ERROR,
             )
-            made.append(cluster)
+            clients_of.append(cluster)
             clients[f"workers_{n_workers}"] = distributed.Client(cluster)
         yield clients
     finally:
         for client in filter(None, clients.values()):
             client.close()
-        for cluster in made:
+        for cluster in clients_of:
             cluster.close()
 
 
@@ -130,7 +130,7 @@ def same_sums(models: dict[str, Any]) -> bool:
 
 
 def same_arrays(parts: dict[str, Any]) -> bool:
-    first, *others = (each.to_arrays() for each in parts.values())
+    first, *others = (part.to_arrays() for part in parts.values())
     return all(
         np.array_equal(mine, theirs)
         for other in others

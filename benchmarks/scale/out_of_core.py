@@ -1,13 +1,13 @@
 """Fitting and coding of features that do not fit in memory, against the same rows in memory.
 
 Two views of 1,024 float32 features. In the cases ``fit`` and ``encode`` all rows, 21 GB by default,
-are made chunk by chunk while they are used; the time for that is told apart and left out. In the
+are made chunk by chunk while they are used; the time for that is excluded. In the
 cases ``npy``, ``parquet`` and ``zarr`` 2 GB of them come from disk (from what the system keeps of
 it in memory, since they were just written), and reading counts.
 
 Prints one JSON line per case. ``ratio`` is the speed, in rows per second, over that of the same
 step with rows held in memory, goal 0.8; the two take turns and the median counts. ``cpu_ratio``
-counts seconds of the processor instead, which other processes do not disturb, and which leave out
+counts seconds of the processor instead, which other processes do not disturb, and exclude
 waiting for a disk. ``ratio_all_rows`` and ``cpu_ratio_all_rows`` compare with the run over all
 rows. ``peak_over_interpreter_gb`` is the most memory a process of its own had in use at any time,
 less what it had after all was imported, goal 2. Everything runs on one thread.
@@ -105,15 +105,15 @@ class Stream:
         """Return the views and labels of some rows."""
         rng = np.random.default_rng([1, start])
         sets = rng.integers(0, N_SETS, n_rows)
-        made: dict[str, Any] = {"labels": self._sets[sets]}
+        arrays_of: dict[str, Any] = {"labels": self._sets[sets]}
         for view, centres in self._centres.items():
             matrix = rng.random((n_rows, centres.shape[1]), dtype=np.float32)
             for at in range(0, n_rows, 4096):
                 block = matrix[at : at + 4096]
                 block *= 4
                 block += centres[sets[at : at + 4096]]
-            made[view] = matrix
-        return made
+            arrays_of[view] = matrix
+        return arrays_of
 
     def held(self) -> MultiViewData:
         """Return all rows in memory."""
@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=FULL_ROWS, help="of the cases fit and encode")
     parser.add_argument("--disk-rows", type=int, default=DISK_ROWS, help="of the other cases")
     parser.add_argument("--cases", default="fit,encode,npy,parquet,zarr")
-    parser.add_argument("--scratch", type=Path, help="folder with room for the files")
+    parser.add_argument("--scratch", type=Path, help="folder for the files")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
@@ -142,11 +142,11 @@ def main() -> None:
 def measure(case: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """Run a case in processes of its own: one for memory, one for speed against memory."""
     if case in ("fit", "encode"):
-        found = run(arguments, f"{case}-all")
+        result = run(arguments, f"{case}-all")
         turns = run(arguments, f"{case}-turns")
-        facts = {**found, **turns}
+        facts = {**result, **turns}
         for kind, seconds in (("", "seconds"), ("cpu_", "cpu_seconds")):
-            rate = found["rows"] / found[seconds]
+            rate = result["rows"] / result[seconds]
             held = turns[f"in_memory_rows_per_{kind}second"]
             facts[f"rows_per_{kind}second"] = round(rate)
             facts[f"{kind}ratio_all_rows"] = round(rate / held, 3)
@@ -208,13 +208,13 @@ def encode_all(arguments: argparse.Namespace) -> dict[str, Any]:
 def with_peak(n_rows: int, stream: Stream | None, step: Callable[[], Any]) -> dict[str, Any]:
     before = resident()
     spent = spent_on(step)
-    made = NOTHING if stream is None else stream.spent
+    stream_spent = NOTHING if stream is None else stream.spent
     return {
         "rows": n_rows,
         "gigabytes": round(n_rows * sum(WIDTHS.values()) * 4 / 1e9, 2),
-        "seconds": round(spent.wall - made.wall, 2),
-        "cpu_seconds": round(spent.cpu - made.cpu, 2),
-        "generation_seconds": round(made.wall, 2),
+        "seconds": round(spent.wall - stream_spent.wall, 2),
+        "cpu_seconds": round(spent.cpu - stream_spent.cpu, 2),
+        "generation_seconds": round(stream_spent.wall, 2),
         "peak_over_interpreter_gb": round((resident("VmHWM") - before) / 1e9, 3),
     }
 
@@ -252,9 +252,9 @@ def take_turns(
         times["held"].append(spent_on(held))
         if stream is not None:
             stream.spent = NOTHING
-        taken = spent_on(streamed)
-        times["streamed"].append(taken.less(NOTHING if stream is None else stream.spent))
-    medians = {name: Spent(*np.median(each, axis=0)) for name, each in times.items()}
+        spent = spent_on(streamed)
+        times["streamed"].append(spent.less(NOTHING if stream is None else stream.spent))
+    medians = {name: Spent(*np.median(runs, axis=0)) for name, runs in times.items()}
     return {
         "in_memory_rows_per_second": round(n_rows / medians["held"].wall),
         "in_memory_rows_per_cpu_second": round(n_rows / medians["held"].cpu),
@@ -280,7 +280,7 @@ def disk_peak(case: str) -> Callable[[argparse.Namespace], dict[str, Any]]:
         coded = with_peak(
             n_rows, None, lambda: encode_into(model, path, arguments.scratch / "codes")
         )
-        peak = max(each["peak_over_interpreter_gb"] for each in (fitted, coded))
+        peak = max(record["peak_over_interpreter_gb"] for record in (fitted, coded))
         seconds = {"fit_seconds": fitted["seconds"], "encode_seconds": coded["seconds"]}
         facts = {key: fitted[key] for key in ("rows", "gigabytes")}
         return {**facts, **seconds, "peak_over_interpreter_gb": peak}

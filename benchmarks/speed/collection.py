@@ -45,14 +45,14 @@ def main() -> None:
 
 
 def make_data(n_items: int) -> acqh.MultiViewData:
-    made = acqh.make_multiview(
+    data = acqh.make_multiview(
         n_items, WIDTHS, n_labels=N_LABELS, single_label=False, random_state=0
     )
     names = [f"label{number}" for number in range(N_LABELS)]
     years = np.random.default_rng(0).integers(2000, 2020, n_items)
     texts = np.array([f"item number {number}" for number in range(n_items)], dtype=object)
     return acqh.MultiViewData(
-        made.views, made.labels, label_names=names, items={"text": texts, "year": years}
+        data.views, data.labels, label_names=names, items={"text": texts, "year": years}
     )
 
 
@@ -98,9 +98,11 @@ def times_of(
     """Return milliseconds of whole calls; the first with a new filter has to read it."""
     totals = []
     for query in queries:
-        asked = query if query.keys() & {"item", "text"} else {"features": query}
-        mode = "keyword" if "text" in asked else "hybrid"
-        totals.append(1e3 * seconds(partial(collection.search, **asked, where=where, mode=mode)))
+        arguments = query if query.keys() & {"item", "text"} else {"features": query}
+        mode = "keyword" if "text" in arguments else "hybrid"
+        totals.append(
+            1e3 * seconds(partial(collection.search, **arguments, where=where, mode=mode))
+        )
     median, tail = np.percentile(totals[1:], [50, 99])
     return {"first": round(totals[0], 2), "p50": round(median, 3), "p99": round(tail, 3)}
 

@@ -83,8 +83,8 @@ def measure(
     errors = {}
     for _ in range(repeats):
         for name, run in runs.items():
-            taken, codes = timed(run)
-            seconds[name] = min(seconds[name], taken)
+            elapsed, codes = timed(run)
+            seconds[name] = min(seconds[name], elapsed)
             errors[name] = float(quantization_errors(items, codes, codebooks).mean())
     faiss = [name for name in runs if name not in OURS]
     fastest = min(seconds[name] for name in faiss)

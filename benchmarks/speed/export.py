@@ -43,12 +43,12 @@ def main():
             # What is the process's own: not files that are mapped.
             before, peaks = resident("RssAnon"), []
             progress = partial(lambda *_, peaks: peaks.append(resident("RssAnon")), peaks=peaks)
-            taken = seconds(partial(write, path, progress=progress))
+            elapsed = seconds(partial(write, path, progress=progress))
             report(
                 name,
                 n_items,
                 bytes_of(path),
-                items_per_second=round(n_items / taken),
+                items_per_second=round(n_items / elapsed),
                 memory_mb=round((max(peaks) - before) / 1e6),
             )
 

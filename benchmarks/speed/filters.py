@@ -1,10 +1,10 @@
 """Recall and time of filtered search against Faiss IVF, IVF-PQ and HNSW, one JSON line per case.
 
 Each index finds the best 10 of those items that a filter leaves, from all of them to one in ten
-thousand: drawn at random (``random``), or those that lie furthest in one direction (``region``), as
-where people filter by language, place or kind and ask for something else. ``recall`` is against
-exact search over the vectors of the items left, ``milliseconds`` are per query in a batch of 100 on
-one thread, the best of three rounds in which all take turns; filters are made ready outside of it
+thousand: drawn at random (``random``), or the furthest in one direction (``region``), as a filter
+by language, place or kind. ``recall`` is against exact search over the vectors of the items left.
+``milliseconds`` are per query in a batch of 100 on one thread, the best of three rounds in which
+all take turns. Filters are prepared outside of it
 (a mask here, `IDSelectorBatch` there). ``bytes_per_item`` are of codes or of vectors and links,
 without ids. Items are clustered vectors of unit length. ``--figure``
 draws recall and time against the share of items left.
@@ -38,8 +38,8 @@ def main() -> None:
     parser.add_argument("--figure", type=Path)
     arguments = parser.parse_args()
     faiss.omp_set_num_threads(1)
-    made = Vectors()
-    items, queries = unit(made.take(arguments.items)), unit(made.queries)
+    indexes = Vectors()
+    items, queries = unit(indexes.take(arguments.items)), unit(indexes.queries)
     methods = make_indices(items, queries, arguments.bytes)
     rng = np.random.default_rng(1)
     side = items @ rng.normal(size=items.shape[1])
@@ -52,8 +52,8 @@ def main() -> None:
             jobs = {name: find(left) for name, (_, find) in methods.items()}
             times = take_turns(jobs, 3)
             for name, (n_bytes, _) in methods.items():
-                found = jobs[name]()
-                hits = [len(np.intersect1d(*each)) for each in zip(best, found, strict=True)]
+                hit_ids = jobs[name]()
+                hits = [len(np.intersect1d(*pair)) for pair in zip(best, hit_ids, strict=True)]
                 line = {"benchmark": "filters", "n_items": len(items), "filter": kind}
                 line |= {"share": share, "method": name, "bytes_per_item": n_bytes}
                 line |= {"recall": round(float(np.mean(hits)) / K, 3)}

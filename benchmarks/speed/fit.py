@@ -2,9 +2,9 @@
 
 Synthetic data of the shape of NUS-WIDE (500-d dense, 1,000-d sparse 0/1, 10 labels). Prints one
 JSON line: ``ratio`` is the fit over the products in double precision, which the fit needs, both on
-one core; ``ratio_all_cores`` lets both use what there is, which the products do better;
-``ratio_float32`` over products in the precision of the arrays, whose error would be a million
-times that of the sums we keep. ``alternating_ratio`` is Algorithm 1 run item by item, as the
+one core. ``ratio_all_cores`` lets both use all cores, which the products do better.
+``ratio_float32`` is over products in the precision of the arrays, whose error would be a million
+times larger. ``alternating_ratio`` is Algorithm 1 run item by item, as the
 paper has it, over the fit.
 """
 
@@ -140,16 +140,16 @@ def time_alternating(
     needed = model.fit_stats(stats).n_iter_
     L = labels.astype(np.float64)
     sets = stats.label_sets.matrix().astype(np.float64)
-    found = [regress(view, sets, 0.0, fit_intercept=False) for view in stats.views.values()]
+    solutions = [regress(view, sets, 0.0, fit_intercept=False) for view in stats.views.values()]
     gram = L.T @ L
     agreement = sum(
         sets.T @ view.set_totals @ f.coefficients
-        for f, view in zip(found, stats.views.values(), strict=True)
+        for f, view in zip(solutions, stats.views.values(), strict=True)
     )
     problem = paper.PaperProblem(L, np.ones(len(L)), agreement, 2 * np.sum(gram**2), L, 1e-4, 1e-2)
     state = paper.random_start(problem, 32, 4, 256, np.random.default_rng(0))
     words = state.codebooks.reshape(-1, 32).astype(np.float32)
-    maps = [(f.coefficients @ state.query_map).astype(np.float32) for f in found]
+    maps = [(f.coefficients @ state.query_map).astype(np.float32) for f in solutions]
     part = len(labels) // 8
 
     def printed() -> None:

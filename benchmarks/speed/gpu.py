@@ -47,7 +47,7 @@ def draw_targets(n_codebooks, n_items, n_components=32):
 def measure_codes(n_codebooks, n_items, cpu_items=20_000):
     """Time a million codes, and compare with the codes and the time of the CPU."""
     targets, codebooks = draw_targets(n_codebooks, n_items)
-    found = search_codes(targets, codebooks)
+    codes_found = search_codes(targets, codebooks)
     seconds = median_seconds(lambda: search_codes(targets, codebooks))
     few = targets[:cpu_items].cpu().numpy()
     words = codebooks.cpu().numpy()
@@ -55,7 +55,7 @@ def measure_codes(n_codebooks, n_items, cpu_items=20_000):
     start = time.perf_counter()
     expected = search_codes(few, words)
     cpu = (time.perf_counter() - start) * n_items / cpu_items
-    differ = float(np.mean(np.any(found[:cpu_items].cpu().numpy() != expected, axis=1)))
+    differ = float(np.mean(np.any(codes_found[:cpu_items].cpu().numpy() != expected, axis=1)))
     return {
         "benchmark": "gpu_codes",
         "device": torch.cuda.get_device_name(),
@@ -88,7 +88,7 @@ def faiss_encoders(faiss, words):
 
 
 def measure_faiss(n_codebooks, n_items, few=20_000):
-    """Time Faiss's encoders with the same codebooks, and compare time and error with ours."""
+    """Time Faiss's encoders with the same codebooks, and compare time and error with acqh."""
     import faiss
 
     targets, codebooks = draw_targets(n_codebooks, n_items)
@@ -112,10 +112,10 @@ def measure_faiss(n_codebooks, n_items, few=20_000):
         encoder.compute_codes(rows[:1000])
         start = time.perf_counter()
         codes = encoder.compute_codes(rows[:n_rows])
-        taken = (time.perf_counter() - start) * n_items / n_rows
+        elapsed = (time.perf_counter() - start) * n_items / n_rows
         line[name] = {
-            "seconds": round(taken, 3),
-            "times_ours": round(taken / seconds, 1),
+            "seconds": round(elapsed, 3),
+            "times_ours": round(elapsed / seconds, 1),
             "error": round(error(codes), 5),
         }
     return line
@@ -131,15 +131,15 @@ def measure_pays(n_items, n_labels=20):
         fit = median_seconds(lambda: model.fit(data.views, data.labels, device=device), 3)
         return fit, median_seconds(lambda: model.encode(data.views, device=device), 3)
 
-    found = {device or "cpu": seconds(device) for device in ("cuda", None)}
+    times = {device or "cpu": seconds(device) for device in ("cuda", None)}
     return {
         "benchmark": "gpu_pays",
         "device": torch.cuda.get_device_name(),
         "n_items": n_items,
-        "fit_seconds": {device: round(it[0], 4) for device, it in found.items()},
-        "encode_seconds": {device: round(it[1], 4) for device, it in found.items()},
-        "fit_times_faster": round(found["cpu"][0] / found["cuda"][0], 2),
-        "encode_times_faster": round(found["cpu"][1] / found["cuda"][1], 2),
+        "fit_seconds": {device: round(pair[0], 4) for device, pair in times.items()},
+        "encode_seconds": {device: round(pair[1], 4) for device, pair in times.items()},
+        "fit_times_faster": round(times["cpu"][0] / times["cuda"][0], 2),
+        "encode_times_faster": round(times["cpu"][1] / times["cuda"][1], 2),
     }
 
 
@@ -174,7 +174,7 @@ def measure_fit():
     start = time.perf_counter()
     expected = cpu.encode(views)
     cpu_encode = time.perf_counter() - start
-    found = model.encode(tensors).cpu().numpy()
+    device_codes = model.encode(tensors).cpu().numpy()
     return {
         "benchmark": "gpu_fit",
         "device": torch.cuda.get_device_name(),
@@ -185,7 +185,7 @@ def measure_fit():
         "times_faster_than_cpu": round(cpu_seconds / seconds, 1),
         "encode_seconds": round(encode, 4),
         "encode_times_faster_than_cpu": round(cpu_encode / encode, 1),
-        "share_of_codes_that_differ": float(np.mean(np.any(found != expected, axis=1))),
+        "share_of_codes_that_differ": float(np.mean(np.any(device_codes != expected, axis=1))),
         "peak_gb": round(torch.cuda.max_memory_allocated() / 2**30, 2),
     }
 
@@ -224,14 +224,14 @@ def measure_kernel(n_items=10_000, n_held=2_000):
     start = time.perf_counter()
     expected = model.encode(held)
     cpu_encode = time.perf_counter() - start
-    found = model.encode(tensors).cpu().numpy()
+    device_codes = model.encode(tensors).cpu().numpy()
     return {
         "benchmark": "gpu_kernel_maps",
         "device": torch.cuda.get_device_name(),
         "n_anchors": n_items,
         "encode_seconds": round(encode, 4),
         "encode_times_faster_than_cpu": round(cpu_encode / encode, 1),
-        "share_of_codes_that_differ": float(np.mean(np.any(found != expected, axis=1))),
+        "share_of_codes_that_differ": float(np.mean(np.any(device_codes != expected, axis=1))),
         "peak_gb": round(peak / 2**30, 2),
     }
 

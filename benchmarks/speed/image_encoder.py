@@ -1,6 +1,6 @@
-"""EfficientNet-Lite0 in ONNX Runtime beside torch: time of one core per image, and the difference.
+"""EfficientNet-Lite0 in ONNX Runtime and torch: time of one core per image, and the difference.
 
-Prints one JSON line. The control is `examples.fine_tune.efficientnet_lite0`, the same network as a
+Prints one JSON line. The baseline is `examples.fine_tune.efficientnet_lite0`, the same network as a
 torch module, one image at a time on one thread; resizing is part of both.
 """
 
@@ -38,7 +38,7 @@ def main():
     encoder.transform(images[:1]), control(images[0])
     with limit_threads(1):
         started = time.process_time()
-        found = encoder.transform(images)
+        features = encoder.transform(images)
         ours = time.process_time() - started
     started = time.process_time()
     expected = np.stack([control(image) for image in images])
@@ -48,7 +48,7 @@ def main():
         "ms_per_image": round(1e3 * ours / N_IMAGES, 1),
         "torch_ms_per_image": round(1e3 * theirs / N_IMAGES, 1),
         "times_as_fast": round(theirs / ours, 2),
-        "largest_difference": float(np.abs(found - expected).max()),
+        "largest_difference": float(np.abs(features - expected).max()),
     }
     emit(result)
 

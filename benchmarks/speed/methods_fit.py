@@ -85,8 +85,8 @@ def make(name: str, n_bits: int) -> Any:
         "codebook_size": 256,
         "random_state": 0,
     }
-    known = cls().get_params()
-    return cls(**{key: value for key, value in sizes.items() if key in known})
+    params = cls().get_params()
+    return cls(**{key: value for key, value in sizes.items() if key in params})
 
 
 def fit_seconds(name: str, n_bits: int, data: Any) -> float:

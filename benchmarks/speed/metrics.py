@@ -1,7 +1,7 @@
 """Seconds for MAP@all, @50 and @100 with exact ties against one argsort of the same scores.
 
 Prints one JSON line. ``ratio`` is our time over NumPy's, both on one thread, taken block by
-block in turn; ours includes telling which items are relevant from ten labels.
+block in turn; acqh also computes relevance from ten labels.
 """
 
 import argparse

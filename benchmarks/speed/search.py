@@ -2,7 +2,7 @@
 
 Times are milliseconds per query in a batch of 100 on one thread, tables included, the best of
 several rounds in which all take turns. Faiss's additive index has the same codebooks and codes, and
-its answers are checked: the same scores to 1e-5, the same ids but for places closer than that.
+its answers are checked: the same scores to 1e-5, the same ids except ties within that.
 
 Items are clustered continuous vectors; every one is encoded on its own, greedily, with codebooks
 that Faiss trained by residual k-means on a sample, so nearly all codes differ. ``--full`` adds
@@ -84,7 +84,7 @@ class Vectors:
 
 
 def best_times(jobs: dict[str, Callable[[], Any]], n_rounds: int, n_queries: int) -> Record:
-    """Return milliseconds per query of each job; they take turns so that noise hits all alike."""
+    """Return milliseconds per query of each job; they take turns so noise affects all of them."""
     times = take_turns(jobs, n_rounds)
     return {f"{name}_ms": round(min(all_) / n_queries * 1e3, 5) for name, all_ in times.items()}
 
@@ -102,9 +102,9 @@ def same_answers(ours: Any, scores: np.ndarray, ids: np.ndarray) -> bool:
 
 
 def build(codebooks: np.ndarray, codes: np.ndarray) -> tuple[CodeIndex, Record]:
-    taken, index = timed(lambda: CodeIndex(codebooks).add(codes))
+    elapsed, index = timed(lambda: CodeIndex(codebooks).add(codes))
     return index, {
-        "build_s_per_million": round(taken / len(codes) * MILLION, 3),
+        "build_s_per_million": round(elapsed / len(codes) * MILLION, 3),
         "bytes_per_item": round(index.bytes_per_item, 3),
     }
 
@@ -148,13 +148,13 @@ def distinct_codes(
 
 
 def codebooks(vectors: Vectors, n: int = MILLION) -> Iterator[Record]:
-    """Codes of more words: how many are looked at, how many scored in full, exactly or stopped."""
+    """Codes of more words: how many are scanned and scored in full, exactly or stopped."""
     for n_codebooks in (4, 8, 16):
         more = vectors if n_codebooks == N_CODEBOOKS else Vectors(n_codebooks)
         index, built = build(more.codebooks, more.codes(n))
         exact = index.search(more.queries, 10, n_threads=1)
         for stop in ({}, {"recall": 0.95}, {"budget": n // 1000}):
-            found = index.search(more.queries, 10, n_threads=1, **stop)
+            result = index.search(more.queries, 10, n_threads=1, **stop)
             job = partial(index.search, more.queries, 10, n_threads=1, **stop)
             yield {
                 "case": "codebooks",
@@ -162,10 +162,10 @@ def codebooks(vectors: Vectors, n: int = MILLION) -> Iterator[Record]:
                 "n_codebooks": n_codebooks,
                 **stop,
                 **best_times({"acqh": job}, 5, N_QUERIES),
-                "share_scanned": round(float(found.n_scanned.mean()) / n, 6),
-                "share_scored": round(float(found.scored.mean()) / n, 6),
-                "share_proven": float(found.exact.mean()),
-                "recall_of_exact_10": recall(found.ids, exact.ids),
+                "share_scanned": round(float(result.n_scanned.mean()) / n, 6),
+                "share_scored": round(float(result.scored.mean()) / n, 6),
+                "share_proven": float(result.exact.mean()),
+                "recall_of_exact_10": recall(result.ids, exact.ids),
                 **built,
             }
 
@@ -199,8 +199,8 @@ def true_best(vectors: np.ndarray, queries: np.ndarray, k: int = 10) -> np.ndarr
     return np.argsort(-(queries @ vectors.T), axis=1, kind="stable")[:, :k]
 
 
-def recall(found: np.ndarray, truth: np.ndarray) -> float:
-    hits = [len(set(mine) & set(best)) for mine, best in zip(found, truth, strict=True)]
+def recall(hit_ids: np.ndarray, truth: np.ndarray) -> float:
+    hits = [len(set(mine) & set(best)) for mine, best in zip(hit_ids, truth, strict=True)]
     return round(float(np.mean(hits)) / truth.shape[1], 4)
 
 
@@ -218,11 +218,11 @@ def same_bytes(vectors: Vectors, n: int = MILLION) -> Iterator[Record]:
     index, _ = build(vectors.codebooks, vectors.codes(n))
     jobs: dict[str, Callable[[], Any]] = {"acqh": lambda: index.search(queries, 10, n_threads=1)}
     recalls = {"acqh": recall(index.search(queries, 10).ids, truth)}
-    for name, rival in baselines.items():
-        rival.train(items[:N_TRAIN])
-        rival.add(items)
-        jobs[name] = lambda rival=rival: rival.search(queries, 10)
-        recalls[name] = recall(rival.search(queries, 10)[1], truth)
+    for name, baseline in baselines.items():
+        baseline.train(items[:N_TRAIN])
+        baseline.add(items)
+        jobs[name] = lambda baseline=baseline: baseline.search(queries, 10)
+        recalls[name] = recall(baseline.search(queries, 10)[1], truth)
     times = best_times(jobs, 5, N_QUERIES)
     for name in jobs:
         record = {"index": name, "n_items": n, "k": 10, "ms": times[f"{name}_ms"]}
@@ -236,41 +236,41 @@ def graphs(vectors: Vectors, n: int) -> Iterator[Record]:
     case = {"case": "graphs over real vectors", "n_items": n, "k": 10}
     index, built = build(vectors.codebooks, vectors.codes(n))
     job = {"acqh": lambda: index.search(queries, 10, n_threads=1)}
-    found = {"ms": best_times(job, 5, N_QUERIES)["acqh_ms"], "bytes": built["bytes_per_item"]}
+    own_row = {"ms": best_times(job, 5, N_QUERIES)["acqh_ms"], "bytes": built["bytes_per_item"]}
     yield {
         **case,
         "index": "acqh",
-        **found,
+        **own_row,
         "recall_of_true_10": recall(index.search(queries, 10).ids, truth),
     }
     graph = hnswlib.Index(space="ip", dim=N_COMPONENTS)
     graph.init_index(max_elements=n, M=16, ef_construction=200)
     graph.set_num_threads(1)
-    taken = seconds(lambda: graph.add_items(items))
+    elapsed = seconds(lambda: graph.add_items(items))
     size = round(graph.index_file_size() / n, 1)
     for effort in (20, 100, 400):
         graph.set_ef(effort)
         times = best_times({"it": lambda: graph.knn_query(queries, k=10)}, 3, N_QUERIES)
-        known = recall(graph.knn_query(queries, k=10)[0], truth)
+        graph_recall = recall(graph.knn_query(queries, k=10)[0], truth)
         yield {
             **case,
             "index": f"hnswlib, ef={effort}",
             "ms": times["it_ms"],
             "bytes": size,
-            "recall_of_true_10": known,
-            "build_s_per_million": round(taken / n * MILLION, 1),
+            "recall_of_true_10": graph_recall,
+            "build_s_per_million": round(elapsed / n * MILLION, 1),
         }
     other = usearch.index.Index(ndim=N_COMPONENTS, metric="ip", dtype="f32", connectivity=16)
-    taken = seconds(lambda: other.add(np.arange(n), items, threads=1))
+    elapsed = seconds(lambda: other.add(np.arange(n), items, threads=1))
     times = best_times({"it": lambda: other.search(queries, 10, threads=1)}, 3, N_QUERIES)
-    known = recall(other.search(queries, 10, threads=1).keys, truth)
+    graph_recall = recall(other.search(queries, 10, threads=1).keys, truth)
     yield {
         **case,
         "index": "usearch",
         "ms": times["it_ms"],
         "bytes": round(other.memory_usage / n, 1),
-        "recall_of_true_10": known,
-        "build_s_per_million": round(taken / n * MILLION, 1),
+        "recall_of_true_10": graph_recall,
+        "build_s_per_million": round(elapsed / n * MILLION, 1),
     }
 
 

@@ -1,8 +1,8 @@
-"""Load the service with a light client on loopback, in another process.
+"""Load the server with a light client on loopback, in another process.
 
 One JSON line per case, of the best of several runs: requests per second, milliseconds per request
-at the median and at the 99th percentile, and milliseconds of processor time that the service takes
-per request, which other work on the machine changes least. Each connection sends its next query
+at the median and at the 99th percentile, and milliseconds of processor time of the server per
+request. Other work on the machine changes the latter least. Each connection sends its next query
 when it has read the last answer. `search_share` is the part of a request's time that searching
 takes, at the median, and `encode_share` that of turning the query into a vector.
 
@@ -84,9 +84,9 @@ def serving(path: Path, *options: str) -> Iterator[Service]:
     command = [sys.executable, "-m", "acqh", "serve", str(path), "--port", "0", *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        found = re.search(r"at (http://\S+)$", process.stderr.readline())
-        assert found, "the service did not start"
-        address = urlsplit(found[1])
+        address_of = re.search(r"at (http://\S+)$", process.stderr.readline())
+        assert address_of, "the service did not start"
+        address = urlsplit(address_of[1])
         try:
             yield Service((str(address.hostname), int(address.port or 0)), process.pid)
         finally:
@@ -143,7 +143,7 @@ def load(
     service: Service, requests: Iterator[bytes], n_connections: int, seconds: float
 ) -> dict[str, float]:
     """Ask for some seconds, and again a little later where the service has too much to do."""
-    taken, parts = [], []
+    times, parts = [], []
     before = service.processor_ms
     with selectors.DefaultSelector() as selector:
         for _ in range(n_connections):
@@ -159,8 +159,8 @@ def load(
                     continue
                 spent = 1e3 * (time.perf_counter() - asking.sent)
                 if asking.received.startswith(b"HTTP/1.1 200 "):
-                    taken.append(spent)
-                    if len(taken) % 32 == 0:  # to read them all would take the client's time
+                    times.append(spent)
+                    if len(times) % 32 == 0:  # to read them all would take the client's time
                         inside = json.loads(asking.received.partition(b"\r\n\r\n")[2])
                         spans = inside["milliseconds"]
                         parts.append((spans["search"] / spent, spans["encode"] / spent))
@@ -171,13 +171,13 @@ def load(
         worked = service.processor_ms - before
         for key in list(selector.get_map().values()):
             key.data.socket.close()
-    median, slow = np.percentile(taken, [50, 99])
+    median, slow = np.percentile(times, [50, 99])
     search, encode = np.median(parts, axis=0) if parts else (np.nan, np.nan)
     return {
-        "requests_per_second": round(len(taken) / seconds, 1),
+        "requests_per_second": round(len(times) / seconds, 1),
         "p50_ms": round(float(median), 3),
         "p99_ms": round(float(slow), 3),
-        "processor_ms": round(worked / len(taken), 3),
+        "processor_ms": round(worked / len(times), 3),
         "search_share": round(float(search), 4),
         "encode_share": round(float(encode), 4),
     }

@@ -1,4 +1,4 @@
-"""Draw what targets find: emoji by words, with labels alone and with text beside them.
+"""Draw what targets find: emoji by words, with labels alone and with labels and text.
 
 Writes two files into a folder: ``targets-found.png``, the first hits of a few words, and
 ``targets-weights.svg``, how words and images are found by the weight of labels. The words of the
@@ -36,7 +36,7 @@ def main() -> None:
         random_state=0,
     )
     model = data.fit(model, np.arange(len(data.data)))
-    found, curves = {}, []
+    answers, curves = {}, []
     for weight in WEIGHTS:
         # The same sums give all of them.
         targets = {"labels": weight, "text": round(1 - weight, 3)}
@@ -45,8 +45,8 @@ def main() -> None:
         emit({"benchmark": "content_figures", **record})
         curves.append(record)
         if weight in (0.5, 1.0):
-            found[weight] = first_hits(model, data)
-    draw_found(data, found, arguments.out / "targets-found.png")
+            answers[weight] = first_hits(model, data)
+    draw_found(data, answers, arguments.out / "targets-found.png")
     draw_weights(curves, arguments.out / "targets-weights.svg")
 
 
@@ -57,7 +57,7 @@ def first_hits(model: acqh.ACQH, data: Emoji) -> Any:
     return np.argsort(-scores, axis=1, kind="stable")[:, :N_HITS]
 
 
-def draw_found(data: Emoji, found: dict[float, Any], path: Path) -> None:
+def draw_found(data: Emoji, answers: dict[float, Any], path: Path) -> None:
     """Draw two rows of hits for every query."""
     from PIL import Image, ImageDraw, ImageFont
 
@@ -70,7 +70,7 @@ def draw_found(data: Emoji, found: dict[float, Any], path: Path) -> None:
         draw.text((2, top + SIZE - 8), query, "black", font)
         for row, (weight, name) in enumerate(((1.0, "labels"), (0.5, "labels, text"))):
             draw.text((words, top + row * SIZE + 10), name, "gray", font)
-            for place, item in enumerate(found[weight][number]):
+            for place, item in enumerate(answers[weight][number]):
                 image = Image.open(io.BytesIO(data.data.items["image"][item])).convert("RGBA")
                 image = image.resize((SIZE - 4, SIZE - 4))
                 corner = words + names + place * SIZE + 2, top + row * SIZE + 2
@@ -92,7 +92,12 @@ def draw_weights(curves: list[dict[str, float]], path: Path) -> None:
         ("name_mrr", "own name: reciprocal rank"),
         ("image_map", "images learnt from: MAP by group"),
     ):
-        axes.plot([it["labels"] for it in curves], [it[key] for it in curves], "o-", label=label)
+        axes.plot(
+            [point["labels"] for point in curves],
+            [point[key] for point in curves],
+            "o-",
+            label=label,
+        )
     axes.set(xlabel="weight of labels (the rest is text)", ylim=(0, 1))
     axes.legend(loc="lower left", fontsize=8)
     axes.grid(alpha=0.3)

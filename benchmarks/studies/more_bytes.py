@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.studies.more_bytes`` prints one JSON line a data set, seed and direction;
 needs the data files (set ACQH_DATA). Database items are not trained on, have no labels and are
-coded by the one view that is searched. ``exact``: vectors before they are coded.
+encoded from the searched view. ``exact``: vectors before quantization.
 ``posterior_mean``: the mean of the label vectors, each weighted by how probable it is given the
 predicted vector (normal around the mean prediction of each label set). ``nearest``: the most
 probable label vector alone.
@@ -24,9 +24,11 @@ BYTES = (1, 2, 4, 8)
 def posterior(model: acqh.ACQH, train: Any, view: str, items: Any) -> tuple[Any, Any]:
     """Return the vectors of label sets, and how probable each is for every item."""
     sets, numbers, counts = np.unique(train.labels, axis=0, return_inverse=True, return_counts=True)
-    seen = model.embed({view: train.views[view]}).astype(np.float64)
-    means = np.stack([seen[numbers.ravel() == it].mean(axis=0) for it in range(len(sets))])
-    left = seen - means[numbers.ravel()]
+    embedded = model.embed({view: train.views[view]}).astype(np.float64)
+    means = np.stack(
+        [embedded[numbers.ravel() == number].mean(axis=0) for number in range(len(sets))]
+    )
+    left = embedded - means[numbers.ravel()]
     values, vectors = np.linalg.eigh(left.T @ left / len(left))
     keep = values > 1e-6 * values[-1]
     white = vectors[:, keep] / np.sqrt(values[keep])
@@ -45,15 +47,18 @@ def measure(data: Any, seed: int, maps: str | None) -> list[dict[str, Any]]:
     }
     lines = []
     for view, other in (("image", "text"), ("text", "image")):
-        known = {other: parts.database.views[other]}
+        query_views = {other: parts.database.views[other]}
 
         def score(model: acqh.ACQH, items: Any, view: str = view) -> float:
             ranked = model.project(parts.query.views[view], view=view) @ items.T
             return round(mean_average_precision(ranked.astype(np.float32), relevant), 4)
 
-        coded = {m: score(it, it.decode(it.encode(known))) for m, it in models.items()}
+        coded = {
+            m: score(fitted, fitted.decode(fitted.encode(query_views)))
+            for m, fitted in models.items()
+        }
         model = models[BYTES[-1]]
-        exact = model.embed(known)
+        exact = model.embed(query_views)
         labels, shares = posterior(model, parts.train, other, exact)
         lines.append(
             {

@@ -1,17 +1,18 @@
-"""What the steps of training are worth: errors with and without them, one JSON line per case.
+"""Ablation of the training steps: errors with and without them, one JSON line per case.
 
 ``label_sets``: the label sets of MIRFlickr25K (``ACQH_DATA`` names the folder of its file; without
-it the case is left out), projected on their principal directions and weighted by their photographs,
-in codebooks of 256 words; residual k-means, the same with ten sweeps at the end, and sweeps after
-every codebook, as `fit_codebooks` does. Median relative error of five seeds.
+it the case is skipped), projected on their principal directions and weighted by their photographs,
+in codebooks of 256 codewords. Residual k-means, the same with ten sweeps at the end, and sweeps
+after every codebook, as `fit_codebooks` does. Median relative error of five seeds.
 
 ``beams``: 10,000 clustered items in 8 bytes by `fit_codebooks` along beams, with codebooks learnt
 from the best code of every item alone, and from its best eight. Relative error of the items trained
 on, and of 10,000 others.
 
-``worse codes``: half as many such items in 8 and 16 bytes, where in each sweep an item takes the
-code that the search finds, even a worse one, where it keeps its code unless another is strictly
-better, and where it does so later, when the first gains no more, as `fit_codebooks` does.
+``worse codes``: half as many such items in 8 and 16 bytes, with three rules. In each sweep an
+item takes the code that the search finds, even a worse one. Or it keeps its code unless another is
+strictly better. Or it changes to the second rule when the first gains no more, as `fit_codebooks`
+does.
 """
 
 import argparse
@@ -44,7 +45,7 @@ def label_sets() -> Iterator[Record]:
     try:
         labels = np.asarray(acqh.load_dataset("mirflickr25k").labels)
     except (AcqhError, FileNotFoundError) as error:
-        emit({"benchmark": "quantizer", "case": "label sets", "left out": str(error)})
+        emit({"benchmark": "quantizer", "case": "label sets", "skipped": str(error)})
         return
     rows, counts = np.unique(labels.astype(np.float64), axis=0, return_counts=True)
     weights = counts.astype(np.float64)
@@ -140,9 +141,9 @@ def worse_codes(n_items: int) -> Iterator[Record]:
             train._Items.sweep = usual
 
 
-def always(items: Any, sweep: Any, kept: bool, *arguments: Any, **settings: Any) -> Any:
+def always(items: Any, sweep: Any, keep_codes: bool, *arguments: Any, **settings: Any) -> Any:
     """Sweep so that items never, or always, keep their codes unless others are better."""
-    return sweep(items, *arguments, **settings | {"keep": kept})
+    return sweep(items, *arguments, **settings | {"keep": keep_codes})
 
 
 def main() -> None:

@@ -1,18 +1,18 @@
-"""Recall of the true ten, milliseconds and bytes: acqh beside Faiss, hnswlib, usearch and RaBitQ.
+"""Recall of the true ten, milliseconds and bytes: acqh, Faiss, hnswlib, usearch and RaBitQ.
 
 One JSON line a point. Items are the clustered vectors of ``speed/search.py`` (32 components),
 queries of the same kind; recall is the share of the ten vectors of highest inner product that are
 found. Times are milliseconds of processor time per query in a batch of 100, the best of
 ``--rounds``, in which all points of all curves take turns, so that what else the machine does meets
-all alike. Bytes are those an item takes in memory, Faiss's with its 8 bytes for an id; what lies on
-disk for ranking again is given beside them. Every quantizer learns from the same 20,000 vectors,
+all of them. Bytes are those an item takes in memory, Faiss's with its 8 bytes for an id; what lies
+on disk for re-ranking is listed separately. Every quantizer learns from the same 20,000 vectors,
 acqh's being `AdditiveQuantizer`; "the same codes" are Faiss's inverted lists over the codes that
 acqh searches. All search on one thread. ``--only FastScan`` leaves other baselines out, ``--plot``
 draws the curves.
 
-The last lines, of case "ahead", say for each rival whether acqh reaches the same recall in less
-time with no more bytes in memory; times between two points of a curve are interpolated. Beside an
-index of full vectors, which take more memory, acqh may rank again by vectors in memory too.
+The last lines, of case "ahead", say for each baseline whether acqh reaches the same recall in less
+time with no more bytes in memory; times between two points of a curve are interpolated. Compared
+with an index of full vectors, which take more memory, acqh may also re-rank by vectors in memory.
 """
 
 import argparse
@@ -106,7 +106,7 @@ def ours(case: Case, folder: str) -> Iterator[Point]:
     np.save(f"{folder}/full.npy", np.round(scaled).astype(np.int8))
     full = np.load(f"{folder}/full.npy", mmap_mode="r")
 
-    def found(index: CodeIndex, **settings: Any) -> np.ndarray:
+    def search_ids(index: CodeIndex, **settings: Any) -> np.ndarray:
         return index.search(case.queries, K, n_threads=1, **settings).ids
 
     for n_codebooks in case.sizes:
@@ -114,12 +114,12 @@ def ours(case: Case, folder: str) -> Iterator[Point]:
         name, size, search = (
             f"acqh, {n_codebooks} codebooks",
             index.bytes_per_item,
-            partial(found, index),
+            partial(search_ids, index),
         )
         for budget in (10, 20, 50, 100, 200, 300, 1000, 3000, 10_000):
             yield Point(name, f"budget={budget}", size, partial(search, budget=budget))
-        for wanted in (0.5, 0.8, 0.95):
-            yield Point(f"{name}, recall=", f"{wanted}", size, partial(search, recall=wanted))
+        for target in (0.5, 0.8, 0.95):
+            yield Point(f"{name}, recall=", f"{target}", size, partial(search, recall=target))
         yield Point(name, "exact", size, search)
         efforts = ((20, 100), (20, 300), (50, 300), (30, 600), (50, 1000), (100, 1000))
         for n_again, budget in (*efforts, (200, 3000), (1000, 10_000)):
@@ -137,14 +137,14 @@ def inverted(case: Case, only: str) -> Iterator[Point]:
     n_lists = 1 << int(np.log2(np.sqrt(case.n)) + 1)
     additive = faiss.AdditiveQuantizer.ST_LUT_nonorm
     shape = (N_COMPONENTS, n_lists)
-    made: dict[str, tuple[Callable[[Any], Any], float]] = {
+    builders: dict[str, tuple[Callable[[Any], Any], float]] = {
         "Faiss IVF, RaBitQ": (
             lambda lists: faiss.IndexIVFRaBitQ(lists, *shape, PRODUCT),
             N_COMPONENTS / 8 + 8 + 8,
         )
     }
     for n in case.sizes:
-        made |= {
+        builders |= {
             f"Faiss IVF, residual codes, {n} bytes": (
                 lambda lists, n=n: faiss.IndexIVFResidualQuantizer(
                     lists, *shape, n, 8, PRODUCT, additive
@@ -167,11 +167,11 @@ def inverted(case: Case, only: str) -> Iterator[Point]:
             ),
         }
 
-    def found(index: Any, n_probe: int) -> np.ndarray:
+    def search_ids(index: Any, n_probe: int) -> np.ndarray:
         index.nprobe = n_probe
         return index.search(case.queries, K)[1]
 
-    for name, (make, size) in made.items():
+    for name, (make, size) in builders.items():
         if only not in name:
             continue
         lists = faiss.IndexFlatIP(N_COMPONENTS)
@@ -180,7 +180,7 @@ def inverted(case: Case, only: str) -> Iterator[Point]:
             index.train(case.items[:N_SAMPLE])
             index.add(case.items)
         for n_probe in (1, 2, 4, 8, 16, 32, 64, 128, 256):
-            yield Point(name, f"nprobe={n_probe}", size, partial(found, index, n_probe))
+            yield Point(name, f"nprobe={n_probe}", size, partial(search_ids, index, n_probe))
 
 
 def same_codes(case: Case, lists: Any, n_lists: int, n_codebooks: int) -> Any:
@@ -188,23 +188,21 @@ def same_codes(case: Case, lists: Any, n_lists: int, n_codebooks: int) -> Any:
     index = case.index(n_codebooks)
     additive = faiss.AdditiveQuantizer.ST_LUT_nonorm
     faiss.IndexIVFFlat(lists, N_COMPONENTS, n_lists, PRODUCT).train(case.items[:N_SAMPLE])
-    made = faiss.IndexIVFResidualQuantizer(
+    ivf = faiss.IndexIVFResidualQuantizer(
         lists, N_COMPONENTS, n_lists, n_codebooks, 8, PRODUCT, additive
     )
-    made.by_residual = False
+    ivf.by_residual = False
     theirs = index.to_faiss()  # kept, since its quantizer goes with it
-    made.rq = theirs.rq
-    made.is_trained = True
-    places = made.quantizer.search(case.items, 1)[1][:, 0]
+    ivf.rq = theirs.rq
+    ivf.is_trained = True
+    places = ivf.quantizer.search(case.items, 1)[1][:, 0]
     codes = np.ascontiguousarray(index.codes)
     for number in np.unique(places):
         rows = np.flatnonzero(places == number)
         some = np.ascontiguousarray(codes[rows])
-        made.invlists.add_entries(
-            int(number), len(rows), faiss.swig_ptr(rows), faiss.swig_ptr(some)
-        )
-    made.ntotal = case.n
-    return made
+        ivf.invlists.add_entries(int(number), len(rows), faiss.swig_ptr(rows), faiss.swig_ptr(some))
+    ivf.ntotal = case.n
+    return ivf
 
 
 def graphs(case: Case, only: str) -> Iterator[Point]:
@@ -215,12 +213,12 @@ def graphs(case: Case, only: str) -> Iterator[Point]:
         graph.add_items(case.items)
         size = graph.index_file_size() / case.n
 
-        def found(effort: int) -> np.ndarray:
+        def search_ids(effort: int) -> np.ndarray:
             graph.set_ef(effort)
             return graph.knn_query(case.queries, k=K)[0]
 
         for effort in (10, 20, 50, 100, 200, 400, 1000):
-            yield Point("hnswlib, float32", f"ef={effort}", size, partial(found, effort))
+            yield Point("hnswlib, float32", f"ef={effort}", size, partial(search_ids, effort))
     if only in "usearch, float16":
         other = usearch.index.Index(ndim=N_COMPONENTS, metric="ip", dtype="f16", connectivity=16)
         other.add(np.arange(case.n), case.items, threads=1)
@@ -234,43 +232,43 @@ def graphs(case: Case, only: str) -> Iterator[Point]:
             yield Point("usearch, float16", f"ef={effort}", size, partial(found_too, effort))
 
 
-def time_at(points: list[tuple[float, float]], wanted: float) -> float | None:
+def time_at(points: list[tuple[float, float]], target: float) -> float | None:
     """Return the least time of a recall between points of (recall, time); None beyond the best."""
     best: float | None = None
     for recall_here, spent in points:
-        if recall_here >= wanted:
+        if recall_here >= target:
             best = spent if best is None else min(best, spent)
         for higher, longer in points:
-            if recall_here < wanted < higher and longer > spent:
-                share = (wanted - recall_here) / (higher - recall_here)
+            if recall_here < target < higher and longer > spent:
+                share = (target - recall_here) / (higher - recall_here)
                 between = spent ** (1 - share) * longer**share
                 best = between if best is None else min(best, between)
     return best
 
 
 def ahead(records: list[Record]) -> Iterator[Record]:
-    """Compare times at equal recall, with every rival beside what of acqh is no larger."""
+    """Compare times at equal recall, of every baseline and acqh indexes that are no larger."""
     curves, sizes = defaultdict(list), {}
     for record in records:
         point = record["recall_of_true_10"], record["ms"]
         curves[record["index"]].append(point)
         sizes[record["index"]] = record["bytes_per_item"], record["disk_bytes_per_item"]
-    for rival, size in sizes.items():
-        if rival.startswith("acqh"):
+    for baseline, size in sizes.items():
+        if baseline.startswith("acqh"):
             continue
-        own = [
+        own_points = [
             point
             for name, points in curves.items()
             if name.startswith("acqh") and sum(sizes[name]) <= size[0]
             for point in points
         ]
-        for wanted in RECALLS:
-            ms, theirs = time_at(own, wanted), time_at(curves[rival], wanted)
+        for target in RECALLS:
+            ms, theirs = time_at(own_points, target), time_at(curves[baseline], target)
             yield {
                 "case": "ahead",
-                "rival": rival,
+                "baseline": baseline,
                 "bytes_per_item": size[0],
-                "recall": wanted,
+                "recall": target,
                 "acqh_ms": ms and round(ms, 4),
                 "rival_ms": theirs and round(theirs, 4),
                 "ahead": verdict(ms, theirs),
