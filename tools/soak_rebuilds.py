@@ -164,7 +164,7 @@ def _port(process: "subprocess.Popen[bytes]", log: Any) -> int:
     for _ in range(3000):
         log.seek(0)
         for line in log.read().decode().splitlines():
-            if line.startswith("serving "):
+            if line.startswith("Serving "):
                 return int(line.rstrip("/").rpartition(":")[2])
         if process.poll() is not None:
             break

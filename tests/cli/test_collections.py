@@ -267,6 +267,10 @@ def test_sync_without_a_folder_takes_all_that_are_tracked(folder, photos, tmp_pa
     assert (answer["new"], answer["deleted"], answer["unchanged"]) == (1, 1, 4)
 
 
+def test_sync_names_the_order_of_its_arguments(folder, tmp_path):
+    assert "comes first" in run("sync", folder, tmp_path / "photos.acqh", code=2).output
+
+
 def test_sync_without_a_tracked_folder_asks_for_one(built):
     assert "tracks no folder" in str(run("sync", built, code=1).exception)
 

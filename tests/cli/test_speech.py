@@ -64,6 +64,9 @@ def test_help_has_an_example_panels_and_no_types(command):
     assert "─ Output ─" in shown
     assert "--verbose" in shown
     assert "--quiet" in shown
+    assert shown.rstrip().rpartition("╰")[0].rpartition("╭")[2].startswith("─ Output")
+    examples = shown.rpartition("╯")[2].split("\n")
+    assert all(line.strip().startswith("Example: ") for line in examples if line.strip())
     assert not re.search(r"<|{|\.\.\.\.|x>=|Options ─", shown)
     assert CliRunner().invoke(app, [*command, "-v", "-q"]).exit_code == 2
 

@@ -13,7 +13,7 @@ class _PlainHelp:
     """Mixin of commands and groups."""
 
     def get_params(self, context: Any) -> list[Any]:
-        """Return the parameters, each shown by the name of its value alone."""
+        """Return the parameters, shown by the names of their values; those of the output last."""
         params: list[Any] = super().get_params(context)  # type: ignore[misc]
         for param in params:
             if isinstance(param, TyperOption) and param.metavar is None:
@@ -25,7 +25,7 @@ class _PlainHelp:
                 param.rich_help_panel = "Output"
             # The text of the option has its range, if it matters.
             param._get_number_range_help_str = lambda: None
-        return params
+        return sorted(params, key=lambda param: param.rich_help_panel == "Output")
 
     def collect_usage_pieces(self, context: Any) -> list[str]:
         """Return the parts of the usage line."""

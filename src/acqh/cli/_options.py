@@ -36,7 +36,7 @@ DataDirOption = Annotated[
     Path | None,
     Option(
         metavar="DIR",
-        help="Folder with the data files. [env var: ACQH_DATA]",
+        help="Folder with the data files. Default: the environment variable ACQH_DATA.",
         rich_help_panel="Input",
     ),
 ]

@@ -274,7 +274,7 @@ def add(
 
     Example: acqh add photos.acqh more.csv
 
-    Example: acqh add photos.acqh --image rose.jpg --text "a red rose" --label flower
+    Example: acqh add photos.acqh --image rose.jpg --text "a red rose"
     """
     from acqh.collection import Collection, Item
     from acqh.collection.build.sources import open_source
@@ -387,6 +387,8 @@ def sync(
     from acqh.collection.build.folder import folder_items
     from acqh.collection.disk.generations import is_vacant
 
+    if folder is not None and folder.suffix == ".acqh" != path.suffix:
+        raise BadParameter(f"the collection comes first; use: acqh sync {folder} {path}")
     n_items, drift = 0, None
     options: dict[str, Any] = {"max_pixels": as_pixels(max_megapixels)}
     with reporting() as progress:

@@ -117,7 +117,7 @@ def parquet(
     metadata: MetadataOption = True,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Write the vectors or codes of a collection or an index as a Parquet table.
+    """Write vectors or codes as a Parquet table.
 
     The inner product of two vectors is their score.
 
@@ -135,7 +135,7 @@ def faiss(
     metadata: MetadataOption = True,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Write the vectors or codes of a collection or an index as a Faiss index.
+    """Write vectors or codes as a Faiss index.
 
     The inner product of two vectors is their score.
 

@@ -277,7 +277,7 @@ def compress(
     With --queries, the codes are optimized for such queries, and recall is measured on queries
     that were held out.
 
-    Example: acqh compress images.npy --queries texts.npy --out images.acqh --bytes 8
+    Example: acqh compress images.npy --queries texts.npy --out images.acqh
 
     Example: acqh compress images.npy --queries texts.npy --sweep 2,4,8,16
     """
@@ -382,7 +382,7 @@ def recall(
 ) -> None:
     """Measure the recall of indexes against exact search.
 
-    Example: acqh recall images.acqh ivf.faiss --items images.npy --queries texts.npy
+    Example: acqh recall a.acqh b.faiss --items images.npy --queries texts.npy
     """
     from acqh.scale import recall_of_files
 

@@ -100,7 +100,7 @@ def bench(
 
     If a run is interrupted, the same command continues it.
 
-    Example: acqh bench emoji --methods acqh,dch,label-ridge --bytes 4 --out results
+    Example: acqh bench emoji --methods acqh,dch --bytes 4 --out results
     """
     from acqh.bench import plan
 
