@@ -23,7 +23,15 @@ from acqh.cli._options import (
     flag,
     parse_targets,
 )
-from acqh.cli._output import count, output, print_result, print_rows, print_skipped, reporting
+from acqh.cli._output import (
+    count,
+    in_options,
+    output,
+    print_result,
+    print_rows,
+    print_skipped,
+    reporting,
+)
 from acqh.errors import CollectionError, InvalidInputError
 
 # Seconds that a change waits for another one: retraining takes minutes.
@@ -233,8 +241,8 @@ def open_folder(
         try:
             sync(path, source, max_megapixels=max_megapixels)
         except CollectionError as error:
-            output.note(f"acqh: {path} was not updated: {error}")
-    serve(path, port=port, open_browser=True)
+            output.note(f"acqh: {path} was not updated: {in_options(str(error))}")
+    serve(path, port=port, open_browser=True, workers=1)
 
 
 def add(

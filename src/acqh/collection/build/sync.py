@@ -78,9 +78,8 @@ class _Plan:
         summary = f"{n_gone:,} of the {total:,} images that the collection has of {listing.root}"
         raise CollectionError(
             f"{summary} are gone{'' if same else ', and none of the others is as it was'}: "
-            f"{names}{', ...' if len(gone) > _N_NAMED else ''}; see whether it is the right folder "
-            "and all of it is mounted, or say that this is meant with delete=True (--delete; what "
-            "people gave to the items is kept); nothing was changed"
+            f"{names}{', ...' if len(gone) > _N_NAMED else ''}; check the folder and "
+            "whether it is mounted, or remove their items with delete=True; nothing was changed"
         )
 
     @property
