@@ -280,7 +280,7 @@ def test_more_and_less_like_a_hit_are_buttons_and_back_returns(client, visit):
 
 
 def test_more_like_a_hit_that_words_alone_found_are_items_of_any_words(client, visit):
-    page = visit(client, "/?q=black+cat&mode=words")
+    page = visit(client, "/?q=black+cat&mode=keyword")
     expect(page.locator("#summary")).to_contain_text(": black cat")
     hits(page).first.hover()
     hits(page).first.locator("xpath=following-sibling::button").click()
@@ -676,7 +676,7 @@ def test_what_does_not_stand_out_is_faded_and_said_to_be_merely_the_nearest(clie
     expect(page.locator("#verdict")).to_be_empty()  # nothing was searched for
 
 
-@pytest.mark.parametrize("mode", ["", "&mode=words", "&mode=meaning"])
+@pytest.mark.parametrize("mode", ["", "&mode=keyword", "&mode=semantic"])
 def test_the_panel_ends_with_the_number_on_the_tile(client, visit, mode):
     page = visit(client, f"/?q=quiet+blue+road{mode}")
     page.get_by_text("Why this result").click()
