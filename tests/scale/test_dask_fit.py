@@ -136,8 +136,8 @@ def test_data_in_memory_do_not_travel(client, items):
         fit(new_model(), items, client=client)
 
 
-def test_only_methods_of_sums_are_learnt_on_a_cluster(client, items_file):
-    with pytest.raises(InvalidInputError, match="sums"):
+def test_only_methods_with_sufficient_statistics_are_fitted_on_a_cluster(client, items_file):
+    with pytest.raises(InvalidInputError, match="statistics"):
         fit(acqh.methods.get("cvh")(), items_file, client=client)
 
 
