@@ -54,6 +54,7 @@ check: $(VENV)/.dev  ## formatter, linter, strict types, doctests, layer rules, 
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python tools/check_types.py
+	$(BIN)/python tools/check_language.py
 	$(BIN)/python -m pytest --doctest-modules -q src
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/check_dependencies.py

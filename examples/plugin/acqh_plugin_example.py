@@ -1,8 +1,9 @@
-"""A method and a data set of one's own, for ``acqh bench``.
+r"""A method and a data set of one's own, for ``acqh bench``.
 
 Without installing anything::
 
-    acqh bench emoji --method-file acqh_plugin_example.py:LabelCentroids --methods acqh --out results
+    acqh bench emoji --methods acqh --method-file acqh_plugin_example.py:LabelCentroids \
+        --out results
 
 After ``pip install .`` in this folder, both have names like all others::
 

@@ -8,5 +8,5 @@ from acqh._core.imports import attach_stub
 __version__ = "1.0.0"
 
 __getattr__, __dir__, _names = attach_stub(__name__)
-# The service needs an extra, so that ``from acqh import *`` must not load it.
+# The server needs an extra, so ``from acqh import *`` does not load it.
 __all__ = ["__version__", *(name for name in _names if name != "serve")]

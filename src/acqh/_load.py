@@ -90,8 +90,8 @@ def verify(path: Path) -> "BundleReport | acqh.collection.CollectionReport":
     Returns
     -------
     BundleReport or, of a collection, CollectionReport
-        ``ok``, and `problems`, which name all that is damaged. What a bundle of unknown kind
-        holds is not looked at, only its bytes.
+        ``ok``, and `problems`, which name all that is damaged. Of a bundle of unknown kind only
+        the bytes are checked, not the content.
 
     Raises
     ------

@@ -78,7 +78,12 @@ def check_works(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("before", "killed"),
-    [(None, ALL), (NO_CAPTIONS, ALL), (ALL, NO_CAPTIONS), (ALL, {**ALL, "where": {"label": "garden"}})],
+    [
+        (None, ALL),
+        (NO_CAPTIONS, ALL),
+        (ALL, NO_CAPTIONS),
+        (ALL, {**ALL, "where": {"label": "garden"}}),
+    ],
     ids=["first", "adding captions", "removing captions", "removing items"],
 )
 def test_an_export_killed_at_any_step_leaves_nothing_behind(

@@ -21,8 +21,8 @@ Answers = tuple[list[list[float]], list[list[int]]]
 def on_codes(model: Any, bytes_per_item: int = 8, queries: Any = None) -> Any:
     """Return a model whose documents mteb keeps as codes; queries stay vectors.
 
-    Codebooks are learnt anew from the documents of each task. mteb files results under the model's
-    name with the size of the codes, beside those of the model itself. Needs ``pip install mteb``.
+    Codebooks are trained on the documents of each task. mteb stores results under the model's name
+    with the size of the codes, next to those of the model itself. Needs ``pip install mteb``.
 
     Parameters
     ----------
@@ -32,8 +32,8 @@ def on_codes(model: Any, bytes_per_item: int = 8, queries: Any = None) -> Any:
     bytes_per_item : int, default 8
         From 1 to 16.
     queries : (n_queries, n_components) floats, optional
-        Vectors of questions like those of the task, as of its training split: codes are then most
-        exact where these look. The questions that count are not looked at.
+        Query vectors like those of the task, such as its training split: codes are then
+        query-aware. The queries that are evaluated are not used.
 
     Returns
     -------
@@ -62,14 +62,16 @@ def on_codes(model: Any, bytes_per_item: int = 8, queries: Any = None) -> Any:
         )
     index = CodeBackend(bytes_per_item, queries, normalize=_LENGTHS[similarity])
     search = require("mteb.models").SearchEncoderWrapper(model, index_backend=index)
-    told = {} if queries is None else {"n_queries": len(queries)}
-    kept = {**(model.mteb_model_meta.experiment_kwargs or {}), "acqh_bytes": bytes_per_item, **told}
-    search.mteb_model_meta = model.mteb_model_meta.model_copy(update={"experiment_kwargs": kept})
+    settings = {**(model.mteb_model_meta.experiment_kwargs or {}), "acqh_bytes": bytes_per_item}
+    if queries is not None:
+        settings["n_queries"] = len(queries)
+    update = {"experiment_kwargs": settings}
+    search.mteb_model_meta = model.mteb_model_meta.model_copy(update=update)
     return search
 
 
 class CodeBackend:
-    """A search index as mteb asks for one (`IndexEncoderSearchProtocol`), that keeps codes.
+    """A search index of codes that follows mteb's `IndexEncoderSearchProtocol`.
 
     Parameters
     ----------
@@ -100,13 +102,13 @@ class CodeBackend:
         self._places: dict[str, int] = {}
 
     def add_documents(self, embeddings: Any, idxs: Sequence[str]) -> None:
-        """Code documents; the first that come are learnt from."""
+        """Quantize documents; the first call trains the quantizer."""
         rows = self._rows(embeddings)
         if self._coder is None or self._index is None:
             rng = np.random.default_rng(0)
             is_part = len(rows) > _N_TRAIN
             chosen = rng.choice(len(rows), _N_TRAIN, replace=False) if is_part else slice(None)
-            # Where all are learnt from, no others are to be coded as well as these.
+            # If all documents are training vectors, no others need to be quantized as well.
             ridge = None if is_part else 0.0
             self._coder = AdditiveQuantizer(self._n_bytes, ridge=ridge, random_state=rng)
             self._coder.fit(rows[chosen], queries=self._queries)
@@ -140,11 +142,11 @@ class CodeBackend:
             return _answers(self._index.search(queries, top_k))
         scores, places = [], []
         for number, query in enumerate(queries):
-            among = [self._places[each] for each in top_ranked[query_idx_to_id[number]]]
-            found = _answers(self._index.search(query[np.newaxis], top_k, filter=among))
-            place_of = {row: place for place, row in enumerate(among)}
-            scores += found[0]
-            places.append([place_of[row] for row in found[1][0]])
+            rows = [self._places[document] for document in top_ranked[query_idx_to_id[number]]]
+            top = _answers(self._index.search(query[np.newaxis], top_k, filter=rows))
+            place_of = {row: place for place, row in enumerate(rows)}
+            scores += top[0]
+            places.append([place_of[row] for row in top[1][0]])
         return scores, places
 
     def _rows(self, embeddings: Any) -> Floats:
@@ -157,7 +159,7 @@ class CodeBackend:
         return rows
 
 
-def _answers(found: Any) -> Answers:
-    lists = zip(found.counts, found.scores.tolist(), found.ids.tolist(), strict=True)
+def _answers(result: Any) -> Answers:
+    lists = zip(result.counts, result.scores.tolist(), result.ids.tolist(), strict=True)
     cut = [(scores[:n], ids[:n]) for n, scores, ids in lists]
     return [scores for scores, _ in cut], [ids for _, ids in cut]
