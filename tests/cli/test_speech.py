@@ -260,8 +260,8 @@ def test_progress_has_a_total_and_shows_learning(folder, tmp_path):
         progress=lambda *told: seen.append(told),
     ).close()  # fmt: skip
     assert (13, 13, "encoding images") in seen
-    assert (12, 12, "learning") in seen
-    assert seen.index((12, 12, "learning")) < seen.index((0, None, "learning codebooks"))
+    assert (12, 12, "training") in seen
+    assert seen.index((12, 12, "training")) < seen.index((0, None, "training codebooks"))
 
 
 def test_quiet_leaves_the_result_and_verbose_shows_the_log_and_the_traceback(folder, tmp_path):

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
@@ -404,7 +404,7 @@ def sync(
         if not is_vacant(path):
             changes: dict[str, Any] = {"delete": delete, "dry_run": dry_run, "forget": forget}
             with Collection.open(path, timeout=_TIMEOUT_SECONDS) as collection:
-                folders = [folder] if folder is not None else _tracked_folders(collection)
+                folders = [folder] if folder is not None else collection.info().folders
                 if not folders:
                     raise InvalidInputError(
                         f"{path} tracks no folder; name one: acqh sync {path} FOLDER"
@@ -422,13 +422,6 @@ def sync(
                 reports = [SyncReport(new=tuple(collection), unreadable=collection.skipped)]
                 n_items = len(collection)
     _print_synced(path, reports, n_items, drift, dry_run=dry_run)
-
-
-def _tracked_folders(collection: Any) -> list[Path]:
-    from acqh.collection.store.tracked import tracked_files
-
-    files = tracked_files(collection.opened.store)
-    return [Path(folder) for folder in dict.fromkeys(file.folder for file in files)]
 
 
 def _print_synced(
@@ -491,38 +484,22 @@ def info(path: CollectionArgument) -> None:
 
     with Collection.open(path) as collection:
         summary, drift = collection.info(), collection.drift
-        folders = _tracked_folders(collection)
-        facts = {"path": path, **asdict(summary), "folders": folders, **_dates(collection)}
+    built, changed = map(datetime.fromisoformat, (summary.built, summary.changed))
     rows = [
         ("items", f"{summary.n_items:,}"),
         ("with labels", f"{summary.n_labelled:,} ({count(summary.n_labels, 'label')})"),
         ("size on disk", f"{summary.size_on_disk / 1e6:.1f} MB"),
-        *(("tracked folder", str(folder)) for folder in folders),
+        *(("tracked folder", folder) for folder in summary.folders),
         *((f"{view} encoder", encoder) for view, encoder in summary.encoders.items()),
-        ("built", f"{facts['built']:%Y-%m-%d %H:%M} UTC with acqh {summary.version}"),
-        ("last change", f"{facts['changed']:%Y-%m-%d %H:%M} UTC"),
+        ("built", f"{built:%Y-%m-%d %H:%M} UTC with acqh {summary.version}"),
+        ("last change", f"{changed:%Y-%m-%d %H:%M} UTC"),
         ("added since training", f"{drift.n_added:,}"),
         ("retraining", "recommended" if drift.retraining_recommended else "not needed"),
     ]
     if output.verbose:
         rows += [("bytes per item", str(summary.code_bytes)), ("trained on", summary.trained_on)]
-    print_result(facts, lambda: print_rows(rows))
+    print_result({"path": path, **asdict(summary)}, lambda: print_rows(rows))
     _advise_retraining(path, drift)
-
-
-def _dates(collection: Any) -> dict[str, datetime]:
-    """Return when a collection was built and last changed."""
-    from acqh.collection.disk.facts import ENCODERS
-    from acqh.collection.disk.generations import ITEMS
-
-    folder = collection.opened.lease.folder
-    items, log = folder / ITEMS, folder / f"{ITEMS}-wal"
-    written = [path.stat() for path in (items, log) if path.is_file()]
-    moments = {
-        "built": (folder / ENCODERS).stat().st_mtime,
-        "changed": max(stat.st_mtime for stat in written if stat.st_size),
-    }
-    return {name: datetime.fromtimestamp(moment, UTC) for name, moment in moments.items()}
 
 
 def duplicates(

@@ -58,6 +58,14 @@ SplitsOption = Annotated[
         rich_help_panel="Protocol",
     ),
 ]
+SeedOption = Annotated[
+    int,
+    Option(
+        min=0,
+        help="Random seed of the first split; the next ones follow.",
+        rich_help_panel="Protocol",
+    ),
+]
 ProtocolOption = Annotated[
     str | None,
     Option(
@@ -89,6 +97,7 @@ def bench(
     n_bytes: BytesOption = "1,2,4,8,16",
     protocol: ProtocolOption = None,
     splits: SplitsOption = None,
+    seed: SeedOption = 0,
     split: SplitOption = None,
     threads: ThreadsOption = None,
     retry_failed: Annotated[bool, flag("retry-failed", "Repeat runs that failed.", "Runs")] = False,
@@ -112,6 +121,7 @@ def bench(
             bits=_lengths(n_bytes),
             protocol=None if protocol is None else parse_list(protocol),
             n_splits=splits,
+            random_state=seed,
             official=True if split == "official" else split or False,
             n_threads=threads,
             data_dir=data_dir,

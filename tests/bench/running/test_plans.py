@@ -168,3 +168,11 @@ def test_peak_memory_is_of_the_time_since_the_reset():
     del large
     reset_peak_memory()
     assert peak_memory() < before + 200_000_000
+
+
+def test_splits_start_at_the_seed():
+    data = acqh.make_multiview(120, n_labels=3, random_state=0)
+    planned = acqh.bench.plan(
+        data, out="results", methods=["dch"], bits=[8], n_splits=2, random_state=7
+    )
+    assert {run.seed for run in planned.runs} == {7, 8}

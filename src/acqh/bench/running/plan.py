@@ -184,6 +184,7 @@ def plan(
     bits: Sequence[int] = CODE_LENGTHS,
     protocol: str | Iterable[str] | None = None,
     n_splits: int | None = None,
+    random_state: int = 0,
     official: bool | str = False,
     n_threads: int | None = None,
     data_dir: str | PathLike[str] | None = None,
@@ -214,7 +215,7 @@ def plan(
         variants,
         lengths=_lengths(bits),
         protocols=_protocols(protocol),
-        seeds=range(check_positive_int(n_splits, "n_splits")),
+        seeds=range(random_state, random_state + check_positive_int(n_splits, "n_splits")),
         n_threads=n_threads,
         official=official,
     )
@@ -237,6 +238,7 @@ def run(
     bits: Sequence[int] = CODE_LENGTHS,
     protocol: str | Iterable[str] | None = None,
     n_splits: int | None = None,
+    random_state: int = 0,
     official: bool | str = False,
     n_threads: int | None = None,
     data_dir: str | PathLike[str] | None = None,
@@ -267,6 +269,8 @@ def run(
         ``"unlabelled"``, the strict variant.
     n_splits : int, optional
         Number of random splits. Default: 5 for ``methods="all"``, otherwise 1.
+    random_state : int, default 0
+        Seed of the first split; the next ones follow.
     official : bool or str
         Use the official split; a str selects one of several by name.
     n_threads : int, optional
@@ -308,6 +312,7 @@ def run(
         bits=bits,
         protocol=protocol,
         n_splits=n_splits,
+        random_state=random_state,
         official=official,
         n_threads=n_threads,
         data_dir=data_dir,

@@ -145,7 +145,7 @@ def _fill(
     model, trained_on, asked_as = learn(features, encoders, settings, progress)
     error = expected_error(features, encoders, settings)
     for n_done in _store(store, pages, features, Coder.of(model), skipped, settings.strict):
-        progress(n_done, n_items, "coding")
+        progress(n_done, n_items, "quantizing")
     return model, {
         "encoders": encoders,
         "trained_on": trained_on,

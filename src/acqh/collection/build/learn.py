@@ -173,12 +173,12 @@ def _targets(
 def _report_progress(features: MultiViewData, progress: Progress) -> Iterator[MultiViewData]:
     """Yield chunks and say how far they are; what is learnt from all of them comes after."""
     n_done = 0
-    progress(0, len(features), "learning")
+    progress(0, len(features), "training")
     for chunk in features.chunks(CHUNK_ROWS):
         yield chunk
         n_done += len(chunk)
-        progress(n_done, len(features), "learning")
-    progress(0, None, "learning codebooks")
+        progress(n_done, len(features), "training")
+    progress(0, None, "training codebooks")
 
 
 def _feature_maps(encoders: Encoders, views: Sequence[str], is_builtin: bool) -> dict[str, Any]:
