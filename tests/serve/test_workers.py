@@ -150,3 +150,17 @@ def test_an_application_can_be_made_from_the_environment_alone(built, monkeypatc
     app = create_app()
     assert len(app.state.live.collection) == 38
     app.state.live.close()
+
+
+def test_an_interrupt_while_workers_start_ends_all_without_a_traceback(own_copy, tmp_path):
+    log = tmp_path / "log"
+    command = [sys.executable, "-m", "acqh", "serve", str(own_copy), "--port", "0"]
+    with log.open("wb") as file:
+        command += ["--workers", "2"]
+        process = subprocess.Popen(command, stderr=file, start_new_session=True)
+    until(lambda: " at http://" in log.read_text())
+    until(lambda: len(children(process)) == 2)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    process.wait(60)
+    text = log.read_text()
+    assert "Traceback" not in text, text

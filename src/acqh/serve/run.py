@@ -196,7 +196,12 @@ class _Supervisor:
         level = logging.getLogger().getEffectiveLevel()
         arguments = self._settings, self._listening, self._limits, sender, level
         process = self._spawn.Process(target=_work, args=arguments, daemon=True)
-        process.start()
+        # Ctrl-C reaches workers too, which inherit that it is ignored: the supervisor ends them.
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            process.start()
+        finally:
+            signal.signal(signal.SIGINT, handler)
         sender.close()
         self._started[process] = time.monotonic()
         while not wait([receiver, process.sentinel], timeout=0.5):
