@@ -332,7 +332,7 @@ def _sync(photos: Path, collection: Path, image: bytes) -> Callable[[], object]:
 
     def run() -> None:
         (photos / f"new-{next(turns)}.webp").write_bytes(image + bytes(1))
-        _command("sync", photos, collection, "--quiet")()
+        _command("sync", collection, photos, "--quiet")()
 
     return run
 
