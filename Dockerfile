@@ -3,7 +3,7 @@
 #   docker build -t acqh .
 #   docker run --rm -p 127.0.0.1:8000:8000 -v "$PWD/photos.acqh:/collection" -v "$PWD/read.token:/token:ro" acqh
 #
-# The container listens on all of its addresses, so it wants a token; see docs/guide/serve.md.
+# The container listens on all of its addresses, so it wants a token; see docs/how-to/serve.md.
 FROM python:3.12-slim
 
 COPY constraints.txt dist/*.whl /tmp/install/

@@ -22,11 +22,11 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) '.[images,hog,heic,text,plot,parquet,mat,zarr,faiss,dask,serve]' --group test
+	$(INSTALL) '.[images,hog,video,ocr,text,languages,hub,plot,parquet,mat,zarr,faiss,dask,serve]' --group test
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) '.[all,torch,clip]' --group test-all --group check --group docs
+	$(INSTALL) '.[all,ocr,torch]' --group test-all --group check --group docs
 	@touch $(VENV)/.test $@
 
 $(VENV)/.dist: pyproject.toml constraints.txt | $(BIN)/python
@@ -55,6 +55,7 @@ check: $(VENV)/.dev  ## formatter, linter, strict types, doctests, layer rules, 
 	$(BIN)/mypy
 	$(BIN)/python tools/check_types.py
 	$(BIN)/python tools/check_language.py
+	$(BIN)/python tools/check_numbers.py
 	$(BIN)/python -m pytest --doctest-modules -q src
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/check_dependencies.py
@@ -67,7 +68,7 @@ dist: $(VENV)/.dist  ## wheel and sdist in dist/, tried in an empty environment:
 	$(BIN)/python tools/check_dist.py
 
 bench: $(VENV)/.bench  ## every benchmark but the billion items, one JSON line each
-	@failed=; for script in $(subst /,.,$(basename $(filter-out %/billion.py,$(wildcard benchmarks/*/*.py)))); do $(BIN)/python -m $$script || failed="$$failed $$script"; done; \
+	@failed=; $(BIN)/python -m benchmarks.paper --quick || failed=" benchmarks.paper"; for script in $(subst /,.,$(basename $(filter-out %/billion.py %/__main__.py,$(wildcard benchmarks/*/*.py)))); do $(BIN)/python -m $$script || failed="$$failed $$script"; done; \
 	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 site: $(VENV)/.dev  ## the emoji site in the folder site, checked in a browser

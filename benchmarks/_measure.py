@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+# Folders of photographs, each with a manifest.csv of the columns image, text and labels. The
+# project's may not be published: 10,000 of COCO train2017 with a caption, and 4,000 of Flickr with
+# tags. Name your own with ACQH_COCO and ACQH_PHOTOS. For public data, use benchmarks.quality.coco.
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 PHOTOS = Path(os.environ.get("ACQH_PHOTOS", SHARED / "photos"))
 COCO = Path(os.environ.get("ACQH_COCO", SHARED / "coco"))

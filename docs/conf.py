@@ -1,12 +1,18 @@
-"""Sphinx settings, and the gallery: pages made of the notebooks in examples/."""
+"""Sphinx settings; pages made of the notebooks in examples/, and reference pages."""
 
 import base64
 import json
+import os
+import sys
 from pathlib import Path
+from typing import Any
 
 from sphinx.application import Sphinx
 
 import acqh
+
+sys.path.insert(0, str(Path(__file__).parent))
+import reference_pages
 
 project = "acqh"
 author = "the acqh authors"
@@ -20,13 +26,27 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
+    "sphinx_copybutton",
 ]
+# Links to other projects need their inventories, which are downloaded.
+if os.environ.get("ACQH_DOCS_ONLINE"):
+    extensions.append("sphinx.ext.intersphinx")
+    intersphinx_mapping = {
+        "python": ("https://docs.python.org/3", None),
+        "numpy": ("https://numpy.org/doc/stable", None),
+        "scipy": ("https://docs.scipy.org/doc/scipy", None),
+        "sklearn": ("https://scikit-learn.org/stable", None),
+    }
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 autosummary_generate = True
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
-exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "reference/generated/_*.md", "reference/cards"]
+smartquotes = False
 html_theme = "furo"
 html_title = f"acqh {release}"
 html_static_path = ["_static"]
@@ -59,6 +79,20 @@ def fence(language: str, text: str) -> str:
     return f"```{language}\n{text.rstrip()}\n```"
 
 
+def write_reference(app: Sphinx) -> None:
+    """Write the pages that are generated from the program."""
+    reference_pages.write(Path(app.srcdir) / "reference" / "generated")
+
+
+def skip_inherited(*arguments: Any) -> bool | None:
+    """Leave what scikit-learn and others define to their own documentation."""
+    member = arguments[3]
+    module = getattr(getattr(member, "fget", member), "__module__", None)
+    return True if isinstance(module, str) and not module.startswith("acqh") else None
+
+
 def setup(app: Sphinx) -> None:
-    """Have the gallery written before the pages are read."""
+    """Write generated pages before the pages are read."""
     app.connect("builder-inited", write_gallery)
+    app.connect("builder-inited", write_reference)
+    app.connect("autodoc-skip-member", skip_inherited)

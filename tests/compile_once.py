@@ -22,10 +22,10 @@ def main() -> None:
         model.fit(views, data.labels)
         index = acqh.CodeIndex(model.codebooks_).add(model.encode(views))
         queries = model.project(next(iter(views.values())), view=next(iter(views)))
-        found = index.search(queries, k=5)
+        result = index.search(queries, k=5)
         index.search(queries, k=5, budget=10)
         index.search(queries, k=5, recall=0.9)
-    acqh.metrics.evaluate(found, data.labels, data.labels, ids=np.arange(40))
+    acqh.metrics.evaluate(result, data.labels, data.labels, ids=np.arange(40))
 
 
 if __name__ == "__main__":

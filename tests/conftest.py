@@ -1,4 +1,4 @@
-"""Fixtures every room's tests may use."""
+"""Fixtures for the tests of all subpackages."""
 
 import os
 import shutil
@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis
+import numpy as np
 import pytest
 
-# How long an example takes tells nothing on a busy machine.
+# No deadline: the time of an example varies on a busy machine.
 hypothesis.settings.register_profile("quick", deadline=None, max_examples=20)
 hypothesis.settings.register_profile("thorough", deadline=None, max_examples=60)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
@@ -19,31 +20,68 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """Return the folder with the real data sets, or skip: they cannot be shipped with the code."""
+    """Return the folder with the real data sets; skip the test if they are not available."""
     for candidate in (os.environ.get("ACQH_DATA"), REPOSITORY.parent / "shared" / "data"):
         if candidate and (Path(candidate) / "wiki.npz").is_file():
             return Path(candidate)
     pytest.skip("real data not found: set ACQH_DATA to the folder that holds wiki.npz")
 
 
+def find_program(*names: str) -> str:
+    """Return the path of the first program that exists; fail in CI, skip elsewhere."""
+    for name in names:
+        if program := shutil.which(name):
+            return program
+    message = f"{names[0]} is not on the PATH"
+    if os.environ.get("CI"):
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+@pytest.fixture(scope="session")
+def node() -> str:
+    """Return the path of Node.js; skip the test if it is not installed."""
+    return find_program("node")
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """Give Playwright's browser object on the system's Chromium; skip where there is none.
+    """Yield Playwright's browser object for the installed Chromium; skip if there is none.
 
-    Where ``CI`` is set its absence is a failure. One browser serves a module, no longer: while it
-    runs, this thread has a running event loop, so tests beside it cannot call ``asyncio.run``.
+    Every module has its own browser. A running browser has a running event loop in its thread, so
+    other tests of the module cannot call ``asyncio.run``.
     """
     playwright_api = pytest.importorskip("playwright.sync_api")
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        message = "no chromium on the PATH: pages are not checked in a browser"
-        if os.environ.get("CI"):
-            pytest.fail(message)
-        pytest.skip(message)
+    program = find_program("chromium", "chromium-browser")
     with playwright_api.sync_playwright() as playwright:
-        # Chromium refuses its sandbox to root, and containers often are; pages are our own.
+        # Chromium cannot use its sandbox as root, which is the usual user of a container.
         browser = playwright.chromium.launch(
             executable_path=program, args=["--no-sandbox"], timeout=120_000
         )
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def make_video():
+    """Return a function that writes a small video."""
+    return _make_video
+
+
+def _make_video(path, codec="mpeg4", size=(160, 96), n_black=0):
+    """Write two seconds of video, red at the left and blue at the right, after black frames."""
+    av = pytest.importorskip("av")
+    with av.open(str(path), "w") as container:
+        container.metadata["creation_time"] = "2021-03-14T18:03:29.000000Z"
+        stream = container.add_stream(codec, rate=10)
+        stream.width, stream.height, stream.pix_fmt = *size, "yuv420p"
+        stream.codec_context.gop_size = 5
+        for number in range(20):
+            pixels = np.zeros((size[1], size[0], 3), np.uint8)
+            if number >= n_black:
+                pixels[:] = (0, 0, 255)
+                pixels[:, : size[0] // 2] = (255, 0, 0)
+            frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    return path

@@ -27,7 +27,7 @@ def test_code_in_docstrings_and_single_strings_is_not_prose(tmp_path: Path) -> N
     assert lines(tmp_path, "a.py", source) == []
 
 
-def test_names_that_say_nothing_are_rejected(tmp_path: Path) -> None:
+def test_names_without_information_are_rejected(tmp_path: Path) -> None:
     source = "def rows(found):\n    return [each for each in found]\n"
     assert [line.split("'")[1] for line in lines(tmp_path, "a.py", source)] == ["found", "each"]
 

@@ -13,7 +13,7 @@ NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
 MAX_BYTES = 150_000
 
 
-def test_there_are_notebooks_with_images():
+def test_notebooks_with_images_exist():
     assert len(NOTEBOOKS) >= 2
     for path in NOTEBOOKS:
         assert path.stat().st_size < MAX_BYTES
@@ -25,7 +25,7 @@ def test_there_are_notebooks_with_images():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-def test_a_notebook_runs_and_shows_what_is_stored(path, tmp_path):
+def test_a_notebook_runs_and_gives_its_stored_output(path, tmp_path):
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT / "src"),

@@ -30,12 +30,14 @@ def with_commands(page):
 
 
 @pytest.mark.parametrize("page", ["compare.md", "compress.md", "search.md"])
-def test_every_example_and_command_of_a_tutorial_does_what_it_says(tmp_path, monkeypatch, page):
+def test_every_example_and_command_of_a_tutorial_gives_the_stated_output(
+    tmp_path, monkeypatch, page
+):
     monkeypatch.chdir(tmp_path)
     text = (TUTORIALS / page).read_text(encoding="utf-8")
     assert all(first.startswith(">>>") for first in re.findall(r"```python\n *(\S+)", text))
     globs = {"type_in": type_in}
     examples = doctest.DocTestParser().get_doctest(with_commands(text), globs, page, page, 0)
-    found = doctest.DocTestRunner(verbose=False).run(examples)
-    assert found.attempted > 0
-    assert found.failed == 0
+    result = doctest.DocTestRunner(verbose=False).run(examples)
+    assert result.attempted > 0
+    assert result.failed == 0

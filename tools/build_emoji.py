@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from acqh.encoders import HogColour, word_vectorizer
+from acqh.encoders import HogColor, tfidf_vectorizer
 
 TARGET = Path(__file__).resolve().parents[1] / "src" / "acqh" / "data" / "datasets" / "emoji"
 ART, TEXT = "emoji-datasource-google", "emojibase-data"
@@ -100,9 +100,9 @@ def main() -> None:
 def write_pack(items: list[Item], pictures: list[bytes]) -> None:
     """Write the features our encoders give, the pictures, and the table of items."""
     texts = [", ".join([item.name, *item.tags]) for item in items]
-    encoder = word_vectorizer(use_idf=False, norm=None)
+    encoder = tfidf_vectorizer(use_idf=False, norm=None)
     counts = encoder.fit_transform(texts)
-    features = np.rint(HogColour().transform(pictures) * STEPS)
+    features = np.rint(HogColor().transform(pictures) * STEPS)
     TARGET.mkdir(exist_ok=True)
     np.savez_compressed(
         TARGET / "arrays.npz",

@@ -35,9 +35,11 @@ import acqh
 from acqh.collection import Collection, Item
 from acqh.collection.disk.verify import verify_collection
 from acqh.data import list_chunks, read, read_chunks, read_records
-from acqh.encoders import make_encoder
-from acqh.encoders.efficientnet import Graph
+from acqh.encoders import make_encoder, read_image
 from acqh.errors import AcqhError
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "encoders"))
+from tiny_clip import write_transformers_model
 
 N_ITEMS = 40
 NUMBERS = (b"-1", b"0", b"1", b"7", b"99999", b"9223372036854775808", b"1e999", b"nan", b"null")
@@ -102,9 +104,38 @@ def make_files(folder: Path) -> dict[str, tuple[Path, Probe]]:
         | _write_zarr(folder, arrays)
         | _write_layouts(folder, arrays)
         | _write_network(folder)
+        | _write_images(folder)
         | _bundles(folder, data)
         | _write_collection(folder)
     )
+
+
+def _write_images(folder: Path) -> dict[str, tuple[Path, Probe]]:
+    import av
+    import pillow_heif
+
+    pillow_heif.register_heif_opener()
+    pixels = np.random.default_rng(0).integers(0, 255, (9, 12, 3), dtype=np.uint8)
+    image = Image.fromarray(pixels).resize((360, 270))
+    image.save(folder / "photo.png")
+    image.save(folder / "photo.jpg")
+    image.save(folder / "photo.heic")
+    image.save(folder / "photo.tif", compression="tiff_lzw")
+    image.save(folder / "plain.tif")
+    with av.open(str(folder / "video.mp4"), "w") as container:
+        stream = container.add_stream("mpeg4", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+        frame = av.VideoFrame.from_image(image.resize((64, 48)))
+        container.mux([*stream.encode(frame), *stream.encode(None)])
+
+    def probe(path: Path) -> object:
+        # Large ones are decoded in strips, if possible.
+        max_pixels = 90_000 if path.suffix in (".png", ".tif") else None
+        return read_image(path, max_pixels=max_pixels, side=20)
+
+    names = ("png", "jpg", "heic", "tif")
+    files = {f"photo.{name}": (folder / f"photo.{name}", probe) for name in names}
+    return files | {name: (folder / name, probe) for name in ("plain.tif", "video.mp4")}
 
 
 def _write_tables(folder: Path, arrays: dict[str, Any]) -> None:
@@ -231,15 +262,9 @@ def _write_layouts(folder: Path, arrays: dict[str, Any]) -> dict[str, tuple[Path
 
 
 def _write_network(folder: Path) -> dict[str, tuple[Path, Probe]]:
-    """Write an image network as ONNX Runtime takes it, and what its images are to be."""
+    """Write a tiny CLIP model: two networks, a tokenizer and their settings."""
     path = folder / "network"
-    path.mkdir()
-    graph = Graph("pixel_values", (3, 8, 8))
-    mean = graph.node("Flatten", graph.node("GlobalAveragePool", "pixel_values"))
-    (path / "image.onnx").write_bytes(graph.finish(mean, (3,)))
-    config = {"crop_size": {"height": 8, "width": 8}, "image_mean": [0.5, 0.4, 0.3]}
-    (path / "preprocessor_config.json").write_text(json.dumps(config | {"image_std": [1, 2, 3]}))
-    return {"network": (path, _encode_images)}
+    return {"network": (write_transformers_model(path), _encode_both)}
 
 
 def _bundles(folder: Path, data: Any) -> dict[str, tuple[Path, Probe]]:
@@ -280,9 +305,12 @@ def _read_items(path: Path) -> object:
     return list(read_records(path))
 
 
-def _encode_images(path: Path) -> object:
+def _encode_both(path: Path) -> object:
     images = [Image.new("RGB", (9, 7), colour) for colour in ("red", "blue")]
-    return make_encoder(f"onnx:{path}", view="image").fit(images).transform(images)
+    return _all_of(
+        lambda: make_encoder(str(path), view="image").fit(images).transform(images),
+        lambda: make_encoder(str(path), view="text").fit([]).transform(["red", "a green thing"]),
+    )
 
 
 def _read_bundle(path: Path) -> object:

@@ -1,4 +1,4 @@
-"""Long trials under hardship, one line of counts at the end; about ten minutes.
+"""Long trials under hardship, one line of counts at the end; about twenty minutes.
 
     python tools/soak.py [CASE...]
 
@@ -18,6 +18,7 @@ CASES: dict[str, list[str]] = {
     "rebuilds": ["soak_rebuilds.py", "--rebuilds", "60"],
     "kills": ["soak_kills.py", "--builds", "60"],
     "clients": ["soak_clients.py", "--seconds", "20"],
+    "serve": ["soak_serve.py", "--minutes", "10"],
     "photos": ["soak_photos.py", "--seconds", "90"],
     "mutations": ["mutate.py", "--seconds", "120"],
 }

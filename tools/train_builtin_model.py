@@ -3,6 +3,7 @@
     python tools/learn_image_network.py pack ...   # photographs and captions, on any machine
     python tools/learn_image_network.py train ...  # the image network, on a GPU
     python tools/train_builtin_model.py FOLDER     # this
+    python tools/train_class_evidence.py ...       # what the network knows of classes
 
 FOLDER has ``network.npz`` (weights, the head, and the space of captions it was trained towards)
 and ``features.npz`` (features of the training photographs, on the axes that matter). The map from
@@ -28,7 +29,7 @@ N_AXES, N_COMPONENTS = 512, 128
 RIDGE = 0.01
 SIZES = (8, 16)
 N_SWEEPS, BEAM_WIDTH = 6, 4
-# One more than before whenever what is learnt changes: stored collections name it.
+# Without class evidence; tools/train_class_evidence.py adds it, and writes the version shipped.
 VERSION = 3
 Floats = np.ndarray[Any, Any]
 

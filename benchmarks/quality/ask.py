@@ -43,7 +43,7 @@ from acqh._core.runtime import no_progress
 from acqh.cli.demo import cache_folder, emoji_collection
 from acqh.collection import BuildSettings, Collection, Item
 from acqh.collection.build.learn import learn
-from acqh.encoders import EfficientNetLite0, MiniLM, word_vectorizer
+from acqh.encoders import EfficientNetLite0, MiniLM, tfidf_vectorizer
 from benchmarks._measure import COCO, PHOTOS, emit
 
 CACHE = Path(os.environ.get("ACQH_ASK_CACHE", cache_folder() / "ask"))
@@ -279,7 +279,7 @@ def photos(n, n_captioned=100):
     for view, rows_of in queries.items():
         plain = top(unit(rows_of) @ unit(stored[view]).T, relevance)
         say(data="photos", how="nearest neighbours", query=view, **plain)
-    vectorizer = word_vectorizer().fit([rows[at]["text"] for at in np.flatnonzero(~is_query)])
+    vectorizer = tfidf_vectorizer().fit([rows[at]["text"] for at in np.flatnonzero(~is_query)])
     looked_up = [
         vectorizer.transform([rows[at]["text"] for at in np.flatnonzero(part)])
         for part in (is_query, ~is_query)

@@ -1,14 +1,16 @@
 """How well the built-in image-text model finds images that nobody has captioned, by words.
 
 Prints JSON lines. Captions as queries, the right image among the first ten of 1,000 test rows of
-``../shared/coco`` (never learnt from), real-valued and in 16 and 8 bytes; the same by plain
+``ACQH_COCO`` (never learnt from), real-valued and in 16 and 8 bytes; the same by plain
 Euclidean nearest neighbours of the same space without codes, and by chance. Then the same in the
 other direction. Then how pairs of one's own refine it, on photographs with tags
-(``../shared/photos``): the built-in model, tags alone, and both, by Jaccard index of labels over
+(``ACQH_PHOTOS``): the built-in model, tags alone, and both, by Jaccard index of labels over
 the first ten for tags of held-out photographs as queries.
 
 ``--folder`` measures the first alone, on other captioned photographs: a folder with a
-``manifest.csv`` with the columns image and text; the first 1,000 rows are used.
+``manifest.csv`` with the columns image and text; the first 1,000 rows are used. ``--classes``
+measures how names of classes find photographs of them, and the suggested tags: a folder with a
+``manifest.csv`` with the columns image and text, which is the name of the class.
 """
 
 import argparse
@@ -60,6 +62,36 @@ def captioned(folder, start):
     emit({"data": name, "how": "image to text", **recalls(scores)})
     for size in (16, 8):
         learn(name, images, texts, size)
+
+
+def class_names(folder):
+    """Measure the first five photographs by the name of a class, and the tags of photographs."""
+    with (folder / "manifest.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    model, names = builtin_model(), sorted({row["text"] for row in rows})
+    images = EfficientNetLite0().transform(folder / row["image"] for row in rows)
+    queries = model.project(MiniLM().transform(f"a photo of a {n}" for n in names), view="text")
+    is_right = np.array([[row["text"] == name for row in rows] for name in names])
+    items = model.item_vectors(images)
+    versions = {"real-valued": items, **{f"{n} bytes": coded(items, model, n) for n in (16, 8)}}
+    for how, stored in versions.items():
+        best = np.argsort(-queries @ stored.T, axis=1)[:, :5]
+        hits = np.take_along_axis(is_right, best, axis=1)
+        results = {"precision_at_5": hits.mean(), "one_right_among_5": hits.any(axis=1).mean()}
+        results = {name: round(float(value), 3) for name, value in results.items()}
+        emit({"data": folder.name, "how": how, "names": len(names), **results})
+    tags = model.suggest_tags(images)
+    # Groups of classes, such as dog, are neither counted as right nor as wrong.
+    lower = {name.lower() for name in names}
+    is_right = [
+        tag == row["text"].lower()
+        for row_tags, row in zip(tags, rows, strict=True)
+        for tag, _ in row_tags
+        if tag in lower
+    ]
+    share, tagged = np.mean(is_right), np.mean([bool(row_tags) for row_tags in tags])
+    results = {"right": round(float(share), 3), "photographs_with_tags": round(float(tagged), 3)}
+    emit({"data": folder.name, "how": "tags", "tags": len(is_right), **results})
 
 
 def learn(name, images, texts, size):
@@ -121,7 +153,11 @@ def photos(n=1_300):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, help="other captioned photographs")
+    parser.add_argument("--classes", type=Path, help="photographs of named classes")
     arguments = parser.parse_args()
+    if arguments.classes is not None:
+        class_names(arguments.classes)
+        return
     if arguments.folder is not None:
         captioned(arguments.folder, 0)
         return

@@ -7,6 +7,7 @@ database alone, as in `acqh.compress`: ``euclidean``, and ``query-aware`` with h
 ``error`` is the squared error of the database, which the codebooks are trained on, relative to its
 variance; ``error_new`` that of items outside it. ``recall_items`` and ``recall_queries`` are
 recall@10 against exact search, with the items outside and with the other half of the queries.
+``recall_new`` is the latter on a database of items that took no part in training.
 ``seconds`` are of one core's processor time, training and encoding the database; ``error_ratio``
 and ``time_ratio`` are relative to LSQ++ in the same run.
 
@@ -99,6 +100,7 @@ class Split:
         n_probes = min(MAX_QUERIES // 2, len(items) // 10)
         half = len(queries) // 2
         self.probes, self.base = items[:n_probes], items[n_probes:][:n_items]
+        self.later = items[n_probes + n_items :][:n_items]
         self.learn, self.test = queries[half:], queries[:half][:MAX_QUERIES]
 
     def recall(self, find: Callable[[np.ndarray], np.ndarray]) -> dict[str, float]:
@@ -140,7 +142,16 @@ def measure(split: Split, method: str, n_bytes: int, n_words: int) -> dict[str, 
             for name, (rows, coded) in errors.items()
         },
         **split.recall(lambda queries: best_of(queries @ decoded.T)),
+        **recall_new(split, again),
     }
+
+
+def recall_new(split: Split, again: Callable[[np.ndarray], np.ndarray]) -> dict[str, float]:
+    """Return recall@10 of a database of items that took no part in training, if there are any."""
+    if len(split.later) < 100:
+        return {}
+    hits = best_of(split.test @ again(split.later).T)
+    return {"recall_new": round(recall(split.later, split.test, hits), 4)}
 
 
 def measure_rabitq(split: Split, begin: float) -> dict[str, Any]:

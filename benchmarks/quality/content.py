@@ -25,11 +25,11 @@ from sklearn.preprocessing import Normalizer
 import acqh
 from acqh._core.store import pack
 from acqh.bench import make_split
-from acqh.encoders import word_vectorizer
+from acqh.encoders import tfidf_vectorizer
 from acqh.features import KernelMap, SignedRoot
 from acqh.methods.registry import HOMES
 from acqh.metrics import mean_average_precision, relevance
-from benchmarks._measure import emit
+from benchmarks._measure import PHOTOS, emit
 from benchmarks.quality.photographs import MIXED, graded, image_features, photographs
 
 DIRECTIONS = ("image_to_text", "text_to_image")
@@ -40,7 +40,7 @@ LABEL_FREE = ("cmfh", "lssh", "ccq", "stacked", "cvh", "fsh")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data-dir", default=None, help="folder with the data; default $ACQH_DATA")
-    parser.add_argument("--photos", type=Path, default=Path("../shared/photos"))
+    parser.add_argument("--photos", type=Path, default=PHOTOS)
     parser.add_argument("--cache", type=Path, default=None, help="folder for image features")
     parser.add_argument("--only", nargs="*", choices=sorted(ROWS), help="these rows alone")
     arguments = parser.parse_args()
@@ -58,7 +58,7 @@ class Emoji:
         self.data = acqh.load_dataset("emoji")
         self.captions = [str(text) for text in self.data.items["text"]]
         self.names = [str(name) for name in self.data.items["name"]]
-        self.encoder = word_vectorizer().fit(self.captions)
+        self.encoder = tfidf_vectorizer().fit(self.captions)
         images = [
             Image.open(io.BytesIO(content)).convert("RGBA") for content in self.data.items["image"]
         ]

@@ -156,7 +156,7 @@ def main():
     parser.add_argument("--last", type=int, default=0, help="rows at the end that are the test set")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--splits", type=int, default=3, metavar="N")
     parser.add_argument("--precision", default="bfloat16")
     parser.add_argument("--without", default="", help="a label that does not count as relevant")
     arguments = parser.parse_args()
@@ -164,7 +164,7 @@ def main():
     counted = labels[:, [name != arguments.without for name in names]]
     first, _, _ = split(len(texts), arguments.train, arguments.queries, arguments.last, 0)
     rate, tried = choose(arguments, pixels, texts, labels, first)
-    for seed in range(arguments.seeds):
+    for seed in range(arguments.splits):
         train, queries, database = split(
             len(texts), arguments.train, arguments.queries, arguments.last, seed
         )

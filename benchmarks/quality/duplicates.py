@@ -1,7 +1,7 @@
 """Measure how well copies of images are distinguished from different images, and the time.
 
-Prints JSON lines. ``copies``: of 60 edited copies of photographs of ``../shared/photos`` and
-``../shared/coco``, stored with 3,000 photographs (rows 1,500 to 2,999 of either), those in one
+Prints JSON lines. ``copies``: of 60 edited copies of photographs of ``ACQH_PHOTOS`` and
+``ACQH_COCO``, stored with 3,000 photographs (rows 1,500 to 2,999 of either), those in one
 group "same image" with their original, and pairs of different photographs in one group. ``drawn``:
 of different images of one kind (``drawings.py``) those in a group
 with another one, and those without any file left if what ``--list-removable`` lists is removed.

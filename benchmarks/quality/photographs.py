@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.preprocessing import normalize
 
 import acqh
-from acqh.encoders import EfficientNetLite0, word_vectorizer
+from acqh.encoders import EfficientNetLite0, tfidf_vectorizer
 
 MIXED = {"labels": 0.5, "image": 0.25, "text": 0.25}
 
@@ -56,8 +56,8 @@ def photographs(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     ):
         has = np.random.default_rng(1).random(len(stored)) < share
         stored_labels = labels[stored].astype(np.uint8) * has[:, None] if share else None
-        for equal_lengths in (True, False) if targets or not share else (None,):
-            model = photograph_model(targets, equal_lengths).fit(items, stored_labels)
+        for normalize_items in (True, False) if targets or not share else (None,):
+            model = photograph_model(targets, normalize_items).fit(items, stored_labels)
             result = look(model, items, stored_labels, query_views)
             figures = result | similar(result.pop("hits"), labels[query], labels[stored], has)
             goals = {"image_distinct": 1000, "image_itself": 0.95, "text_itself": 0.8}
@@ -66,7 +66,7 @@ def photographs(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
             yield {
                 "labels_on": share,
                 "targets": targets or ("labels" if share else "content"),
-                "normalize": equal_lengths,
+                "normalize": normalize_items,
                 "bytes_per_item": 8,
                 **graded(figures, goals if targets or not share else {}),
             }
@@ -83,20 +83,20 @@ def photograph_views(arguments: argparse.Namespace) -> tuple[dict[str, Any], Any
     chosen = np.random.default_rng(0).permutation(len(rows))[:3000]
     query, stored = np.sort(chosen[:300]), np.sort(chosen[300:])
     texts = [row["text"] for row in rows]
-    encoder = word_vectorizer(min_df=3).fit([texts[row] for row in stored])
+    encoder = tfidf_vectorizer(min_df=3).fit([texts[row] for row in stored])
     views = {"image": image_features(images, path), "text": encoder.transform(texts)}
     names = sorted({name for row in rows for name in row["labels"].split("|")})
     labels = np.array([[name in row["labels"].split("|") for name in names] for row in rows])
     return views, labels, query, stored
 
 
-def photograph_model(targets: Any, equal_lengths: bool | None = None) -> acqh.ACQH:
+def photograph_model(targets: Any, normalize_items: bool | None = None) -> acqh.ACQH:
     return acqh.ACQH(
         128,
         n_codebooks=8,
         similarity="jaccard",
         targets=targets,
-        equal_lengths=equal_lengths,
+        normalize_items=normalize_items,
         random_state=0,
     )
 

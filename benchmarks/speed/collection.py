@@ -98,7 +98,7 @@ def times_of(
     """Return milliseconds of whole calls; the first with a new filter has to read it."""
     totals = []
     for query in queries:
-        arguments = query if query.keys() & {"item", "text"} else {"features": query}
+        arguments = query if query.keys() & {"item", "text"} else {"vector": query}
         mode = "keyword" if "text" in arguments else "hybrid"
         totals.append(
             1e3 * seconds(partial(collection.search, **arguments, where=where, mode=mode))

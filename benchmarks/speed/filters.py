@@ -6,7 +6,7 @@ by language, place or kind. ``recall`` is against exact search over the vectors 
 ``milliseconds`` are per query in a batch of 100 on one thread, the best of three rounds in which
 all take turns. Filters are prepared outside of it
 (a mask here, `IDSelectorBatch` there). ``bytes_per_item`` are of codes or of vectors and links,
-without ids. Items are clustered vectors of unit length. ``--figure``
+without ids. Items are clustered vectors of unit length. ``--plot``
 draws recall and time against the share of items left.
 """
 
@@ -35,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=100_000)
     parser.add_argument("--bytes", type=int, default=8)
-    parser.add_argument("--figure", type=Path)
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="write the curves as an SVG file")
     arguments = parser.parse_args()
     faiss.omp_set_num_threads(1)
     indexes = Vectors()
@@ -60,8 +60,8 @@ def main() -> None:
                 line |= {"milliseconds": round(1e3 * min(times[name]) / len(queries), 4)}
                 emit(line)
                 lines.append(line)
-    if arguments.figure is not None:
-        draw(lines, arguments.figure)
+    if arguments.plot is not None:
+        draw(lines, arguments.plot)
 
 
 def unit(rows: np.ndarray) -> np.ndarray:

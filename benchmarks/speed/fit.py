@@ -51,7 +51,7 @@ def measure(n_items: int) -> dict[str, object]:
     with one_core():
         alone = medians(jobs)
     together = medians(jobs)
-    stats = Statistics.of(views, labels)
+    stats = Statistics.from_views(views, labels)
     by_items = time_alternating(stats, views, labels)
     sizes = [n_items // 8, n_items // 4, n_items // 2, n_items]
     fit = together["fit"]

@@ -40,7 +40,7 @@ def main() -> None:
     for weight in WEIGHTS:
         # The same sums give all of them.
         targets = {"labels": weight, "text": round(1 - weight, 3)}
-        model.set_params(targets=targets, equal_lengths=True).fit_stats(model.stats_)
+        model.set_params(targets=targets, normalize_items=True).fit_stats(model.stats_)
         record = {"labels": weight, **{k: round(v, 3) for k, v in data.measure(model).items()}}
         emit({"benchmark": "content_figures", **record})
         curves.append(record)

@@ -25,10 +25,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import faiss
-import hnswlib
 import numpy as np
-import usearch.index
 
+from acqh._core.imports import require
 from acqh.index import CodeIndex
 from acqh.quantize import AdditiveQuantizer
 from benchmarks._measure import emit
@@ -207,7 +206,7 @@ def same_codes(case: Case, lists: Any, n_lists: int, n_codebooks: int) -> Any:
 
 def graphs(case: Case, only: str) -> Iterator[Point]:
     if only in "hnswlib, float32":
-        graph = hnswlib.Index(space="ip", dim=N_COMPONENTS)
+        graph = require("hnswlib").Index(space="ip", dim=N_COMPONENTS)
         graph.init_index(max_elements=case.n, M=16, ef_construction=100)
         graph.set_num_threads(1)
         graph.add_items(case.items)
@@ -220,16 +219,17 @@ def graphs(case: Case, only: str) -> Iterator[Point]:
         for effort in (10, 20, 50, 100, 200, 400, 1000):
             yield Point("hnswlib, float32", f"ef={effort}", size, partial(search_ids, effort))
     if only in "usearch, float16":
-        other = usearch.index.Index(ndim=N_COMPONENTS, metric="ip", dtype="f16", connectivity=16)
+        index_class = require("usearch.index").Index
+        other = index_class(ndim=N_COMPONENTS, metric="ip", dtype="f16", connectivity=16)
         other.add(np.arange(case.n), case.items, threads=1)
 
-        def found_too(effort: int) -> np.ndarray:
+        def search_graph(effort: int) -> np.ndarray:
             other.expansion_search = effort
             return other.search(case.queries, K, threads=1).keys
 
         for effort in (16, 32, 64, 128, 256, 1024):
             size = other.memory_usage / case.n
-            yield Point("usearch, float16", f"ef={effort}", size, partial(found_too, effort))
+            yield Point("usearch, float16", f"ef={effort}", size, partial(search_graph, effort))
 
 
 def time_at(points: list[tuple[float, float]], target: float) -> float | None:

@@ -13,9 +13,19 @@ from acqh.io.read import kind_of
 Path: TypeAlias = str | os.PathLike[str]
 _T = TypeVar("_T")
 
+
+def _open_index(path: Path, check: bool) -> "acqh.CodeIndex | acqh.scale.Compressed":
+    index = acqh.index.CodeIndex.load(path, verify=check)
+    if not index.info:  # an index without a quantizer opens without importing `scale`
+        return index
+    from acqh.scale.compressed import Compressed, has_quantizer
+
+    return Compressed.from_index(index) if has_quantizer(index) else index
+
+
 # How each kind is opened, by a subpackage that is imported then; methods always check all.
 _OPEN: dict[str, Callable[[Path, bool], Any]] = {
-    "code-index": lambda path, check: acqh.index.CodeIndex.load(path, verify=check),
+    "code-index": _open_index,
     "code-parts": lambda path, check: acqh.scale.parts.load_parts(path, verify=check),
     "collection": lambda path, check: acqh.collection.Collection.open(path, verify=check),
     "hamming-index": lambda path, check: acqh.index.HammingIndex.load(path, verify=check),
@@ -42,8 +52,9 @@ def load(path: Path, kind: type[Any] | None = None) -> Any:
 
     Returns
     -------
-    CodeIndex, HammingIndex, CodeParts, Collection, or a fitted method
-        An instance of `kind` if that is passed.
+    CodeIndex, Compressed, HammingIndex, CodeParts, Collection, or a fitted method
+        An instance of `kind` if that is passed. What `compress` saved is a `Compressed`, which
+        takes vectors in `add`; pass ``kind=CodeIndex`` for its index alone.
 
     Raises
     ------
@@ -68,6 +79,8 @@ def load(path: Path, kind: type[Any] | None = None) -> Any:
         kinds = ", ".join(sorted(_OPEN))
         raise InvalidInputError(f"{os.fspath(path)} holds a {stored_kind!r}, not one of {kinds}")
     loaded = _OPEN[stored_kind](path, False)
+    if stored_kind == "code-index" and kind is acqh.index.CodeIndex:
+        return getattr(loaded, "index", loaded)
     if kind is not None and not isinstance(loaded, kind):
         if hasattr(loaded, "close"):
             loaded.close()

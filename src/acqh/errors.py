@@ -2,11 +2,11 @@
 
 __all__ = [
     "AcqhError",
-    "ChecksumError",
     "ClusterError",
     "CollectionError",
     "CorruptBundleError",
     "DatasetNotFoundError",
+    "DatasetWarning",
     "DeviceError",
     "DuplicateIdError",
     "EncoderError",
@@ -50,10 +50,6 @@ class LabelError(AcqhError, ValueError):
 
 class DatasetNotFoundError(AcqhError, FileNotFoundError):
     """A named data set's files are not where they were looked for."""
-
-
-class ChecksumError(AcqhError, ValueError):
-    """A data file is not the file it should be."""
 
 
 class DuplicateIdError(AcqhError, ValueError):
@@ -100,6 +96,10 @@ class MissingExtraError(AcqhError, ImportError):
 
 class NotFittedError(AcqhError, ValueError, AttributeError):
     """A method or encoder was used before ``fit``."""
+
+
+class DatasetWarning(UserWarning):
+    """The files of a named data set differ from those that the documented results are for."""
 
 
 class EncoderFallbackWarning(UserWarning):

@@ -17,7 +17,7 @@ def test_labelled_database_is_the_training_set_and_all_that_is_no_query():
 
 
 @given(st.integers(10, 80), st.integers(0, 5), st.integers(1, 4), st.integers(1, 4))
-def test_unlabelled_parts_are_disjoint_and_of_the_asked_size(n, seed, n_query, n_train):
+def test_unlabelled_parts_are_disjoint_and_of_the_requested_size(n, seed, n_query, n_train):
     data = make_multiview(n, random_state=0)
     split = make_split(data, "unlabelled", seed=seed, n_query=n_query, n_train=n_train)
     assert len(split.query) == n_query
@@ -25,7 +25,7 @@ def test_unlabelled_parts_are_disjoint_and_of_the_asked_size(n, seed, n_query, n
     assert sorted([*split.train, *split.query, *split.database]) == list(range(n))
 
 
-def test_both_protocols_ask_the_same_queries_with_one_seed_and_others_with_another():
+def test_protocols_share_queries_for_one_seed_and_differ_between_seeds():
     data = make_multiview(200, random_state=0)
     labelled, unlabelled = (make_split(data, name, seed=2) for name in ("labelled", "unlabelled"))
     np.testing.assert_array_equal(labelled.query, unlabelled.query)
@@ -66,7 +66,7 @@ def test_an_official_split_is_chosen_by_name():
     assert make_split(data, official="few").query.tolist() == [6, 7]
 
 
-def test_a_split_that_there_is_not_is_refused_before_anything_runs(tmp_path):
+def test_an_unknown_split_is_rejected_before_any_run(tmp_path):
     few = {"train_few": [0, 1, 2], "test_few": [6, 7]}
     data = MultiViewData(
         {"image": np.ones((8, 1)), "text": np.ones((8, 1))}, [0, 1] * 4, splits=few
@@ -108,7 +108,7 @@ def test_queries_have_all_views_and_their_group_is_nowhere_else():
     assert len(everyone.train) == 180
 
 
-def test_items_without_known_labels_are_in_no_part():
+def test_items_without_labels_are_in_no_part():
     labels = np.eye(40, 2)[:, [0, 1]]
     labels[2:, 0] = 1
     labels[10:20] = 0
@@ -160,7 +160,7 @@ def test_the_database_of_the_field_is_all_that_is_no_query(n_train, expected):
     assert parts.database.labels is None
 
 
-def test_the_field_learns_from_ten_thousand_pairs():
+def test_the_field_protocol_trains_on_ten_thousand_pairs():
     split = make_split(make_multiview_like("mirflickr25k", n=16_000, random_state=0), "field")
     counts = len(split.train), len(split.query), len(split.database)
     assert counts == (10_000, 2_000, 14_000)
@@ -187,7 +187,7 @@ def test_labelled_parts_share_the_training_data():
         ({"groups": "family"}, InvalidInputError, "no column 'family'"),
     ],
 )
-def test_a_split_that_cannot_be_made_says_why(options, error, message):
+def test_an_impossible_split_is_rejected_with_the_reason(options, error, message):
     with pytest.raises(error, match=message):
         make_split(make_multiview(50, random_state=0), **options)
 
@@ -200,7 +200,7 @@ def test_data_without_labels_cannot_be_split_or_cut():
         make_split(data).parts(data.without_labels())
 
 
-def test_a_split_is_refused_with_other_data():
+def test_a_split_is_rejected_for_other_data():
     data = make_multiview(50, random_state=0)
     split = make_split(data)
     with pytest.raises(InvalidInputError, match=r"50 items"):

@@ -33,6 +33,13 @@ def test_a_dry_run_lists_runs_and_writes_nothing(tmp_path, data_file):
     assert not out.exists()
 
 
+def test_trivial_baselines_are_added_to_named_methods(tmp_path, data_file):
+    options = ("--methods", "acqh", "--bytes", "2", "--out", str(tmp_path / "out"), "--dry-run")
+    options += ("--trivial",)
+    plan = json.loads(run(data_file, *options, "--json").stdout)
+    assert {run["method"] for run in plan["runs"]} == {"acqh", "label-ridge", "cca", "random"}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -41,7 +48,7 @@ def test_a_dry_run_lists_runs_and_writes_nothing(tmp_path, data_file):
         (("--protocol", "other"), "labelled, unlabelled"),
     ],
 )
-def test_a_wrong_call_is_told_why(tmp_path, data_file, options, message):
+def test_a_wrong_call_is_rejected_with_the_reason(tmp_path, data_file, options, message):
     done = run(data_file, "--methods", "random", "--out", str(tmp_path / "out"), *options)
     assert done.exit_code == 2
     assert message in " ".join(done.output.replace("│", " ").split())

@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,12 +21,22 @@ def test_version_and_help():
     assert "datasets" in run("--help").stdout
 
 
+def test_the_citation_is_that_of_the_documentation_and_of_citation_cff():
+    root = Path(__file__).resolve().parents[2]
+    cited = run("--cite").stdout.strip()
+    assert cited in (root / "docs" / "project" / "citing.md").read_text(encoding="utf-8")
+    citation = (root / "CITATION.cff").read_text(encoding="utf-8")
+    for text in ("arXiv:2001.04625", "https://arxiv.org/abs/2001.04625", acqh.__version__):
+        assert text in cited
+        assert text in citation
+
+
 def test_a_wrong_call_exits_with_two():
     assert run("datasets", "--nonsense").returncode == 2
     assert run("nonsense").returncode == 2
 
 
-def test_datasets_lists_all_and_says_what_is_missing(tmp_path):
+def test_datasets_lists_all_names_and_missing_files(tmp_path):
     done = run("datasets", "--data-dir", str(tmp_path), "--json")
     assert done.returncode == 0, done.stderr
     known = {entry["name"]: entry for entry in json.loads(done.stdout)}
@@ -33,7 +44,8 @@ def test_datasets_lists_all_and_says_what_is_missing(tmp_path):
     assert known["emoji"]["available"]
     assert not known["wiki"]["available"]
     table = run("datasets", "--data-dir", str(tmp_path)).stdout
-    assert "wiki: missing wiki.npz" in table
+    assert "Missing: wiki.npz" in table
+    assert "acqh datasets prepare wiki --from" in table
 
 
 @pytest.mark.slow
@@ -48,11 +60,11 @@ def test_the_demo_prints_both_directions_and_both_protocols_and_ends(tmp_path):
         # Chance is 0.13.
         assert row["map_all"] > (0.65 if row["protocol"] == "labelled" else 0.4)
     with acqh.load(tmp_path / "acqh" / "emoji.acqh") as collection:
-        found = collection.search(text="red flower", k=8).hits
-    assert {hit.labels for hit in found} == {("Animals & Nature", "plant-flower")}
+        result = collection.search(text="red flower", k=8).hits
+    assert {hit.labels for hit in result} == {("Animals & Nature", "plant-flower")}
 
 
-def test_verify_tells_whole_bundles_from_damaged_ones(tmp_path):
+def test_verify_distinguishes_intact_from_damaged_bundles(tmp_path):
     path = tmp_path / "index.acqh"
     acqh.HammingIndex(8).add([[7], [9]]).save(path)
     done = run("verify", str(path))
@@ -68,7 +80,7 @@ def test_verify_tells_whole_bundles_from_damaged_ones(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_verify_says_what_is_missing_without_a_traceback(tmp_path):
+def test_verify_reports_missing_files_without_a_traceback(tmp_path):
     done = run("verify", str(tmp_path / "nothing.acqh"))
     assert done.returncode == 1
     assert "nothing.acqh" in done.stderr + done.stdout

@@ -1,9 +1,10 @@
-"""The commands about collections, in one process so that they are quick."""
+"""Commands for collections, run in one process to be quick."""
 
 import inspect
 import json
 import re
 import shutil
+import time
 from dataclasses import fields
 from pathlib import Path
 
@@ -30,16 +31,17 @@ def run(*arguments, code=0):
 
 def test_the_command_and_python_build_with_the_same_options():
     def defaults(function):
-        found = inspect.signature(function).parameters.values()
-        return {each.name: each.default for each in found if each.default is not each.empty}
+        result = inspect.signature(function).parameters.values()
+        return {each.name: each.default for each in result if each.default is not each.empty}
 
     settings = {field.name: field.default for field in fields(BuildSettings)}
     in_python, typed = defaults(Collection.build), defaults(build)
     assert settings.items() <= in_python.items()
     typed["random_state"] = typed.pop("seed")
     assert in_python.keys() - typed.keys() == {"progress", "max_pixels"}
-    assert typed.keys() - in_python.keys() == {"out", "encoder", "max_megapixels"}
+    assert typed.keys() - in_python.keys() == {"out", "encoder", "max_megapixels", "ocr_all"}
     settings.pop("max_pixels")
+    assert settings.pop("ocr") is None  # two flags on the command line: --ocr and --ocr-all
     assert {name: typed[name] for name in settings} == settings
 
 
@@ -112,7 +114,7 @@ def test_add_and_remove_change_the_collection(built, photos, tmp_path):
     report = run("verify", built, "--verbose").stdout.replace("\n", " ")
     assert report.startswith("OK: ")
     assert "24 items" in report
-    assert "--image-encoder hog --text-encoder tfidf --n-components 128 --bytes 8" in report
+    assert "--image-encoder hog --text-encoder tfidf --language auto --n-components 128" in report
 
 
 def test_empty_cells_remove_labels_with_clear_alone(built, tmp_path):
@@ -132,7 +134,7 @@ def test_empty_cells_remove_labels_with_clear_alone(built, tmp_path):
     assert stored() == ((), None)
 
 
-def test_wrong_calls_and_missing_collections_are_told_apart(built, tmp_path):
+def test_wrong_calls_and_missing_collections_have_different_exit_codes(built, tmp_path):
     run("search", built, code=2)
     run("add", built, code=2)
     manifest = tmp_path / "more.jsonl"
@@ -163,17 +165,17 @@ def test_an_item_is_removed_by_its_file(photos, tmp_path, named, monkeypatch):
         assert set(collection) == expected
 
 
-def test_a_collection_is_made_beside_its_source(photos, tmp_path, monkeypatch):
-    for source, made in (("a b", "a b.acqh"), ("x.2021", "x.2021.acqh"), ("y/../z", "z.acqh")):
+def test_a_collection_is_built_next_to_its_source(photos, tmp_path, monkeypatch):
+    for source, expected in (("a b", "a b.acqh"), ("x.2021", "x.2021.acqh"), ("y/../z", "z.acqh")):
         folder = tmp_path / source
         folder.mkdir(parents=True, exist_ok=True)
-        assert _beside(folder).resolve() == tmp_path / made
+        assert _beside(folder).resolve() == tmp_path / expected
     monkeypatch.chdir(tmp_path / "z")
     assert _beside(Path()) == tmp_path / "z.acqh"
     assert _beside(Path("t.csv")) == Path("t.acqh")
 
 
-def test_sync_follows_a_folder_and_says_what_it_did(built, photos, tmp_path):
+def test_sync_tracks_a_folder_and_reports_its_changes(built, photos, tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     for number in range(3):
@@ -187,11 +189,12 @@ def test_sync_follows_a_folder_and_says_what_it_did(built, photos, tmp_path):
     (folder / "1.png").unlink()
     shutil.copy(photos / "5.png", folder)
     answer = json.loads(run("sync", path, folder, "--json").stdout)
-    found = {name: answer[name] for name in ("new", "changed", "moved", "deleted", "unreadable")}
-    assert found == {"new": 1, "changed": 0, "moved": 1, "deleted": 1, "unreadable": 1}
+    result = {name: answer[name] for name in ("new", "changed", "moved", "deleted", "unreadable")}
+    assert result == {"new": 1, "changed": 0, "moved": 1, "deleted": 1, "unreadable": 1}
     assert "3 items; 0 new" in run("sync", path).stdout
     table = run("search", path, "--image", folder / "zero.png", "-k", "1").stdout
-    assert "zero.png" in table  # where it is now, beside its id
+    assert "zero.png" in table  # where it is now
+    assert " 0.png" not in table
     assert "labels" not in table
     shutil.rmtree(folder)
     folder.mkdir()
@@ -209,7 +212,7 @@ def test_a_table_that_a_folder_does_not_use_is_named(photos, tmp_path):
     assert "metadata.csv" in done.stderr
 
 
-def test_a_collection_learns_again_from_what_it_keeps(built, photos, tmp_path):
+def test_retrain_uses_the_stored_items(built, photos, tmp_path):
     path, folder = shutil.copytree(built, tmp_path / "c.acqh"), tmp_path / "folder"
     folder.mkdir()
     for number in range(3):
@@ -227,8 +230,8 @@ def test_annotate_updates_items(built, tmp_path):
     done = run("annotate", path, table)
     assert "Updated 1 item of 24" in done.stdout
     assert "words.csv, line 3" in done.stderr
-    found = json.loads(run("search", path, "zebra", "--json").stdout)["hits"][0]
-    assert (found["id"], found["labels"]) == ("n0", ["flower"])
+    result = json.loads(run("search", path, "zebra", "--json").stdout)["hits"][0]
+    assert (result["id"], result["labels"]) == ("n0", ["flower"])
 
 
 def test_the_first_sync_builds_and_a_manifest_stops_it(photos, tmp_path):
@@ -271,7 +274,7 @@ def test_sync_names_the_order_of_its_arguments(folder, tmp_path):
     assert "comes first" in run("sync", folder, tmp_path / "photos.acqh", code=2).output
 
 
-def test_sync_without_a_tracked_folder_asks_for_one(built):
+def test_sync_without_a_tracked_folder_requires_one(built):
     assert "tracks no folder" in str(run("sync", built, code=1).exception)
 
 
@@ -309,6 +312,31 @@ def test_open_builds_then_syncs_and_serves_with_the_browser(folder, tmp_path, mo
     for number in range(1, 4):
         (folder / f"{number}.png").unlink()
     assert "not updated" in run("open", folder).stderr  # and served as it is
+
+
+def test_open_watch_keeps_the_collection_in_sync(folder, tmp_path, monkeypatch):
+    path = tmp_path / "photos.acqh"
+    run("build", folder, *PLAIN)
+    monkeypatch.setattr("acqh.cli.collections._WATCH_SECONDS", 0.01)
+
+    def wait_for(n_items):
+        for _ in range(1_200):
+            with Collection.open(path) as collection:
+                if len(collection) == n_items:
+                    return
+            time.sleep(0.05)
+        pytest.fail(f"there were never {n_items} items")
+
+    def serve(*_, **__):
+        (folder / "new.png").write_bytes((folder / "0.png").read_bytes() + b" ")
+        wait_for(5)
+        (folder / "1.png").unlink()
+        wait_for(4)
+
+    monkeypatch.setattr("acqh.cli.search.serve", serve)
+    shown = run("open", folder, "--watch").stderr
+    assert "1 new" in shown
+    assert "1 deleted" in shown
 
 
 def test_skipped_files_are_grouped_by_reason(folder):

@@ -1,4 +1,4 @@
-"""``acqh compress`` makes an index of a file of vectors, and ``acqh query`` searches it."""
+"""``acqh compress`` makes an index from a file of vectors; ``acqh query`` searches it."""
 
 import csv
 import json
@@ -47,8 +47,8 @@ def test_it_is_searched_for_a_file_of_queries(place, tmp_path, named):
     queries = ("pair.npz", "--modality", "queries") if named else ("queries.npy",)
     source, *options = queries
     out = tmp_path / "hits.csv"
-    found = call("query", place / "index", place / source, *options, "--out", out)
-    assert found.exit_code == 0, found.output
+    result = call("query", place / "index", place / source, *options, "--out", out)
+    assert result.exit_code == 0, result.output
     with out.open(newline="") as file:
         rows = list(csv.DictReader(file))
     expected = acqh.load(place / "index").search(np.load(place / "queries.npy"), 10)
@@ -64,13 +64,13 @@ def test_json_is_the_report(place, tmp_path):
     assert set(facts["recall"]) == {"1", "10", "100"}
 
 
-def test_words_that_learnt_the_items_by_heart_are_named(place, tmp_path):
+def test_overfitted_codewords_are_reported(place, tmp_path):
     result = call("compress", place / "queries.npy", "--out", tmp_path / "index")
     assert "memorized" in " ".join(result.stderr.split())
     assert "2,048 codewords" in " ".join(result.stderr.split())
 
 
-def test_queries_of_another_width_than_the_index_are_refused(place, tmp_path):
+def test_queries_of_another_width_than_the_index_are_rejected(place, tmp_path):
     np.save(tmp_path / "wide.npy", np.ones((3, 7)))
     result = call("query", place / "index", tmp_path / "wide.npy", "--out", tmp_path / "a.csv")
     assert result.exit_code == 1
@@ -107,7 +107,7 @@ def test_query_names_search_for_a_collection_and_search_names_query(place, tmp_p
     assert f"acqh query {place / 'index'}" in str(search.exception)
 
 
-@pytest.mark.parametrize("n_bytes", [0, 17])
+@pytest.mark.parametrize("n_bytes", [0, 65])
 def test_bytes_out_of_range_are_a_wrong_call(place, tmp_path, n_bytes):
     result = call("compress", place / "queries.npy", "--out", tmp_path / "x", "--bytes", n_bytes)
     assert result.exit_code == 2
@@ -129,16 +129,16 @@ def test_recall_of_several_indexes_is_one_table(place, tmp_path):
         "--plot", tmp_path / "recall.svg", "--json",
     )  # fmt: skip
     assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
-    assert list(found) == ["index", "flat.faiss", "answers.npy"]
-    assert found["flat.faiss"]["recall"] == {"1": 1.0, "10": 1.0}
-    assert found["answers.npy"]["recall"] == {"1": 1.0, "10": 1.0}
-    assert found["index"]["n_queries"] == 50
-    assert found["index"]["bytes_per_item"] < found["flat.faiss"]["bytes_per_item"]
+    actual = json.loads(result.stdout)
+    assert list(actual) == ["index", "flat.faiss", "answers.npy"]
+    assert actual["flat.faiss"]["recall"] == {"1": 1.0, "10": 1.0}
+    assert actual["answers.npy"]["recall"] == {"1": 1.0, "10": 1.0}
+    assert actual["index"]["n_queries"] == 50
+    assert actual["index"]["bytes_per_item"] < actual["flat.faiss"]["bytes_per_item"]
     assert b"<svg" in (tmp_path / "recall.svg").read_bytes()
 
 
-def test_a_sweep_says_how_many_bytes_are_enough(place):
+def test_a_sweep_recommends_a_number_of_bytes(place):
     result = call(
         "compress", place / "pair.npz", "--items-column", "items",
         "--queries", place / "queries.npy", "--sweep", "1,2",
@@ -181,7 +181,7 @@ def test_a_sweep_with_a_folder_for_an_index_is_a_wrong_call(place, tmp_path):
     assert not (tmp_path / "index").exists()
 
 
-def test_an_empty_folder_that_a_killed_run_left_is_no_obstacle(place, tmp_path):
+def test_an_empty_folder_of_a_killed_run_is_reused(place, tmp_path):
     (tmp_path / "index").mkdir()
     result = call("compress", place / "queries.npy", "--out", tmp_path / "index", "--bytes", 1)
     assert result.exit_code == 0, result.output
@@ -212,3 +212,107 @@ def test_work_that_fails_leaves_nothing(place, tmp_path):
     result = call("compress", tmp_path / "missing.npy", "--out", tmp_path / "index")
     assert result.exit_code == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("metric", ["cosine", "l2"])
+def test_the_metric_is_stored_and_obeyed(place, tmp_path, metric):
+    with np.load(place / "pair.npz") as pair:
+        items, queries = pair["items"], pair["queries"]
+    np.save(tmp_path / "items.npy", items)
+    out, table = tmp_path / "index", tmp_path / "hits.csv"
+    options = "--metric", metric, "--bytes", 4
+    assert call("compress", tmp_path / "items.npy", "--out", out, *options).exit_code == 0
+    assert call("query", out, place / "queries.npy", "-k", 1, "--out", table).exit_code == 0
+    norms = np.linalg.norm(items, axis=1)
+    scores = queries @ items.T / norms if metric == "cosine" else queries @ items.T - norms**2 / 2
+    with table.open(newline="") as file:
+        hits = [int(row["id"]) for row in csv.DictReader(file)]
+    assert np.mean(np.array(hits) == scores.argmax(axis=1)) > 0.8
+    arguments = "--items", tmp_path / "items.npy", "--queries", place / "queries.npy", "--json"
+    measured = json.loads(call("recall", out, *arguments).stdout)["index"]
+    assert measured["metric"] == metric
+    assert measured["recall"]["10"] > 0.8
+
+
+def test_append_adds_vectors_under_the_next_ids(place, tmp_path):
+    with np.load(place / "pair.npz") as pair:
+        items = pair["items"]
+    np.save(tmp_path / "some.npy", items[:300])
+    np.save(tmp_path / "more.npy", items[300:])
+    index = tmp_path / "index"
+    assert call("compress", tmp_path / "some.npy", "--out", index, "--bytes", 2).exit_code == 0
+    more = call(
+        "compress", tmp_path / "more.npy", "--append", index, "--chunk-size", 30, "--json"
+    )  # fmt: skip
+    assert json.loads(more.stdout)["n_items"] == 400
+    appended = acqh.load(index)
+    assert appended.ids.tolist() == list(range(400))
+    assert appended.drift.n_added == 100
+    np.testing.assert_array_equal(appended.codes[300:], appended.quantizer.encode(items[300:]))
+
+
+def test_append_rejects_vectors_of_other_dimensions(place, tmp_path):
+    np.save(tmp_path / "wide.npy", np.ones((3, 7), np.float32))
+    before = acqh.load(place / "index").codes
+    result = call("compress", tmp_path / "wide.npy", "--append", place / "index")
+    assert isinstance(result.exception, InvalidInputError)
+    np.testing.assert_array_equal(acqh.load(place / "index").codes, before)
+    wrong = call("compress", place / "queries.npy", "--append", place / "index", "--sweep", "1,2")
+    assert wrong.exit_code == 2
+
+
+def test_recall_beyond_the_length_of_answers_is_blank(place, tmp_path):
+    with np.load(place / "pair.npz") as pair:
+        np.save(tmp_path / "items.npy", pair["items"])
+    answers = np.argsort(-np.load(place / "queries.npy") @ np.load(tmp_path / "items.npy").T)
+    answers[:, 5:] = -1
+    np.save(tmp_path / "answers.npy", answers[:, :10])
+    arguments = (
+        "recall", tmp_path / "answers.npy", "--items", tmp_path / "items.npy",
+        "--queries", place / "queries.npy", "--at", "5,10,100",
+    )  # fmt: skip
+    measured = json.loads(call(*arguments, "--json").stdout)["answers.npy"]["recall"]
+    assert measured == {"5": 1.0, "10": 0.5, "100": None}
+    result = call(*arguments)
+    assert result.exit_code == 0, result.output
+
+
+def test_kept_vectors_rerank_queries_and_recall(place, tmp_path):
+    with np.load(place / "pair.npz") as pair:
+        items, queries = pair["items"], pair["queries"]
+    np.save(tmp_path / "items.npy", items)
+    index, kept = tmp_path / "small.acqh", tmp_path / "small.int8.npy"
+    arguments = "compress", tmp_path / "items.npy", "--bytes", 1, "--out", index, "--keep", "int8"
+    result = call(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert report["kept"] == str(kept)
+    assert report["reranked"]["100"] > report["recall"]["10"]
+    assert "already exists" in str(call(*arguments).exception)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "items.npy", "small.acqh", "small.int8.npy",
+    ]  # fmt: skip
+    hits = call(
+        "query", index, place / "queries.npy", "-k", 1, "--rerank", kept, "--candidates", 300,
+        "--json",
+    )  # fmt: skip
+    first = [int(hit["id"]) for hit in json.loads(hits.stdout)]
+    assert np.mean(np.array(first) == (queries @ items.T).argmax(axis=1)) > 0.9
+    measured = json.loads(
+        call(
+            "recall", index, "--items", tmp_path / "items.npy", "--queries", place / "queries.npy",
+            "--at", 10, "--rerank", kept, "--json",
+        ).stdout
+    )  # fmt: skip
+    assert list(measured) == ["small.acqh", "small.acqh, re-ranked"]
+    code, full = measured.values()
+    assert full["recall"]["10"] > max(code["recall"]["10"], 0.9)
+    assert full["bytes_per_item"] == pytest.approx(code["bytes_per_item"] + 10)
+
+
+@pytest.mark.parametrize("option", ["--sweep", "--append", "--rerank"])
+def test_keep_takes_an_index_to_write(place, tmp_path, option):
+    value = "1,2" if option == "--sweep" else place / "index"
+    result = call("compress", place / "queries.npy", "--keep", "int8", option, value)
+    assert result.exit_code == 2
+    assert "--keep" in result.output

@@ -52,9 +52,9 @@ def test_the_collection_is_built_once_and_again_for_another_version(few, tmp_pat
 
 
 def test_a_damaged_collection_is_built_again(few, tmp_path):
-    told = []
-    path = demo.emoji_collection(tmp_path, lambda *each: told.append(each))
-    assert {total for _, total, step in told if step == "encoding images"} == {len(few)}
+    events = []
+    path = demo.emoji_collection(tmp_path, lambda *each: events.append(each))
+    assert {total for _, total, step in events if step == "encoding images"} == {len(few)}
     member = next(path.glob("*/model/*.safetensors"))
     member.write_bytes(member.read_bytes()[:-1])
     with Collection.open(demo.emoji_collection(tmp_path, no_progress)) as collection:

@@ -1,4 +1,4 @@
-"""``acqh export`` and what it says of wrong calls."""
+"""``acqh export`` and its errors for wrong calls."""
 
 import json
 
@@ -25,7 +25,7 @@ def run(*arguments, code=0):
 
 @pytest.mark.parametrize("to", ["faiss", "parquet"])
 @pytest.mark.parametrize("options", [[], ["--codes"]])
-def test_files_are_written_and_their_size_is_said(index, tmp_path, to, options):
+def test_files_are_written_and_their_size_is_printed(index, tmp_path, to, options):
     out = tmp_path / "out"
     facts = json.loads(run(to, index, "--out", out, "--json", *options).stdout)
     assert facts["n_items"] == 3
@@ -35,7 +35,7 @@ def test_files_are_written_and_their_size_is_said(index, tmp_path, to, options):
     assert "3 items" in run(to, index, "--out", out, "--overwrite").stdout
 
 
-def test_wrong_calls_are_told_apart_from_failures(index, tmp_path):
+def test_wrong_calls_and_failures_have_different_exit_codes(index, tmp_path):
     run("parquet", index, code=2)
     run("oracle", index, "--out", tmp_path / "o", code=2)
     run("faiss", index, "--out", tmp_path / "o", "--captions", code=2)

@@ -1,4 +1,4 @@
-"""``acqh fit`` and ``acqh encode`` do from files what the library does in memory."""
+"""``acqh fit`` and ``acqh encode`` give the results of the library from files."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -41,29 +41,29 @@ def test_the_model_is_that_of_a_fit_in_memory(place):
     np.testing.assert_allclose(model_of(place).codebooks_, model.codebooks_, atol=1e-6)
 
 
-def test_targets_are_learnt_out_of_core(place, tmp_path):
+def test_targets_are_fitted_out_of_core(place, tmp_path):
     # More than twice as many items as words: those of fewer are known by heart, and what is left
     # for the second codebook is rounding errors.
-    made = acqh.make_multiview(600, n_labels=4, random_state=0)
-    np.savez(tmp_path / "items.npz", **made.views, labels=made.labels)
+    created = acqh.make_multiview(600, n_labels=4, random_state=0)
+    np.savez(tmp_path / "items.npz", **created.views, labels=created.labels)
     data = acqh.MultiViewData.from_files(tmp_path / "items.npz")
     out = tmp_path / "model"
-    found = call("fit", tmp_path / "items.npz", "--out", out, "--bytes", 2, "--chunk-size", 70,
+    result = call("fit", tmp_path / "items.npz", "--out", out, "--bytes", 2, "--chunk-size", 70,
                  "--targets", "labels=0.5, text=0.5", "--json")  # fmt: skip
-    assert json.loads(found.output)["targets"] == {"labels": 0.5, "text": 0.5}
+    assert json.loads(result.output)["targets"] == {"labels": 0.5, "text": 0.5}
     targets = {"labels": 0.5, "text": 0.5}
     model = acqh.ACQH(n_codebooks=2, targets=targets, random_state=0).fit(data)
     np.testing.assert_array_equal(load_method(out).encode(data), model.encode(data))
     np.savez(tmp_path / "pairs.npz", **data.views)
-    found = call("fit", tmp_path / "pairs.npz", "--out", tmp_path / "pairs", "--json")
-    assert set(json.loads(found.output)["targets"]) == set(data.views)
+    result = call("fit", tmp_path / "pairs.npz", "--out", tmp_path / "pairs", "--json")
+    assert set(json.loads(result.output)["targets"]) == set(data.views)
     for wrong in ("labels=much", "=1", "text=1,text=2"):
         new = tmp_path / "wrong"
         assert call("fit", place / "items.npz", "--out", new, "--targets", wrong).exit_code == 2
 
 
 @pytest.mark.parametrize("by_labels", [False, True])
-def test_codes_are_those_of_the_library_whatever_the_chunks(place, tmp_path, by_labels):
+def test_codes_equal_those_of_the_library_for_every_chunk_size(place, tmp_path, by_labels):
     data = acqh.MultiViewData.from_files(place / "items.npz")
     labels = {"labels": data.labels} if by_labels else {}
     expected = model_of(place).encode(data.views, **labels)
@@ -77,7 +77,7 @@ def test_codes_are_those_of_the_library_whatever_the_chunks(place, tmp_path, by_
         np.testing.assert_array_equal(np.load(out), expected)
 
 
-def test_a_device_gives_the_same_codes_and_one_that_is_not_there_is_refused(place, tmp_path):
+def test_a_device_gives_the_same_codes_and_a_missing_one_is_rejected(place, tmp_path):
     pytest.importorskip("torch")
     items, out = place / "items.npz", tmp_path / "codes.npy"
     assert call("encode", place / "model", items, "--out", out, "--device", "cpu").exit_code == 0
@@ -96,7 +96,7 @@ def test_a_device_gives_the_same_codes_and_one_that_is_not_there_is_refused(plac
         assert not (tmp_path / "none").exists()
 
 
-def test_of_two_fits_at_once_one_is_refused_and_the_other_keeps_its_model(place, tmp_path):
+def test_of_two_parallel_fits_one_is_rejected_and_the_other_keeps_its_model(place, tmp_path):
     start = Barrier(2)
 
     def learn(n_codebooks):
@@ -109,10 +109,10 @@ def test_of_two_fits_at_once_one_is_refused_and_the_other_keeps_its_model(place,
 
     with ThreadPoolExecutor(2) as pool:
         results = list(pool.map(learn, (1, 2)))
-    (kept,) = (each for each in results if isinstance(each, int))
+    (exit_code,) = (each for each in results if isinstance(each, int))
     (refused,) = (each for each in results if isinstance(each, str))
     assert "exists" in refused
-    assert load_method(tmp_path / "model").n_codebooks == kept
+    assert load_method(tmp_path / "model").n_codebooks == exit_code
 
 
 def test_a_fit_that_fails_leaves_nothing_behind(place, tmp_path):
@@ -138,7 +138,7 @@ def test_outputs_are_replaced_with_overwrite_only(place, tmp_path):
         assert again.exit_code == 0, again.exception
 
 
-def test_labels_that_the_model_does_not_know_are_refused(place, tmp_path):
+def test_labels_unknown_to_the_model_are_rejected(place, tmp_path):
     data = acqh.make_multiview(20, n_labels=3, random_state=1)
     np.savez(tmp_path / "other.npz", **data.views, labels=data.labels)
     out = tmp_path / "codes.npy"
@@ -160,14 +160,16 @@ def test_codes_in_parts_go_on_and_become_an_index(place, tmp_path):
     assert "codes of 300 items in 3 parts" in " ".join(call("verify", out).output.split())
     np.save(tmp_path / "codes.npy", model.encode(data.views))
     for name in ("codes", "codes.npy"):
-        made = call("index", place / "model", tmp_path / name, "--out", tmp_path / f"{name}-index")
-        assert made.exit_code == 0, made.output
+        created = call(
+            "index", place / "model", tmp_path / name, "--out", tmp_path / f"{name}-index"
+        )
+        assert created.exit_code == 0, created.output
         index = acqh.load(tmp_path / f"{name}-index")
         np.testing.assert_array_equal(index.codes, model.encode(data.views))
         assert index.ids.tolist() == list(range(300))
 
 
-def test_codes_that_are_not_the_models_are_refused(place, tmp_path):
+def test_codes_of_another_model_are_rejected(place, tmp_path):
     data = acqh.make_multiview(60, n_labels=4, random_state=1)
     other = acqh.ACQH(n_codebooks=2, random_state=1).fit(data)
     acqh.scale.encode_parts(other, data, tmp_path / "parts")
@@ -189,20 +191,20 @@ def shards(place, tmp_path_factory):
         shard = data.subset(rows)
         paths.append(folder / name)
         acqh.CodeIndex(model.codebooks_).add(model.encode(shard.views), shard.ids).save(paths[-1])
-    whole = acqh.CodeIndex(model.codebooks_).add(model.encode(data.views), data.ids)
-    return paths, whole
+    full = acqh.CodeIndex(model.codebooks_).add(model.encode(data.views), data.ids)
+    return paths, full
 
 
 def bulk(place, *paths, out, **options):
-    given = {"model": place / "model", "modality": "text", "out": out}
-    flags = [each for name, value in {**given, **options}.items() for each in (f"--{name}", value)]
+    inputs = {"model": place / "model", "modality": "text", "out": out}
+    flags = [each for name, value in {**inputs, **options}.items() for each in (f"--{name}", value)]
     return call("query", *paths, place / "items.npz", "-k", 4, *flags)
 
 
 def test_indexes_are_searched_for_all_queries_of_a_file(place, shards, tmp_path):
-    paths, whole = shards
+    paths, full = shards
     data = acqh.MultiViewData.from_files(place / "items.npz")
-    found = whole.search(model_of(place).project(data.views["text"], view="text"), k=4)
+    actual = full.search(model_of(place).project(data.views["text"], view="text"), k=4)
     for name in ("hits.csv", "hits.parquet"):
         result = bulk(place, *paths, out=tmp_path / name, **{"chunk-size": 90})
         assert result.exit_code == 0, result.output
@@ -211,24 +213,26 @@ def test_indexes_are_searched_for_all_queries_of_a_file(place, shards, tmp_path)
     assert lines[0] == "query,rank,id,score"
     rows = [line.split(",") for line in lines[1:]]
     assert [row[:2] for row in rows[:5]] == [["0", str(r)] for r in (1, 2, 3, 4)] + [["1", "1"]]
-    assert [int(row[2]) for row in rows] == found.ids.ravel().tolist()
-    np.testing.assert_array_equal(np.float32([row[3] for row in rows]), found.scores.ravel())
+    assert [int(row[2]) for row in rows] == actual.ids.ravel().tolist()
+    # The last bits of a projection depend on the number of rows, in some builds of BLAS.
+    scores = np.float32([row[3] for row in rows])
+    np.testing.assert_allclose(scores, actual.scores.ravel(), rtol=1e-6)
     parquet = pytest.importorskip("pyarrow.parquet")
     table = parquet.read_table(tmp_path / "hits.parquet")
-    assert table.column("id").to_pylist() == found.ids.ravel().tolist()
+    assert table.column("id").to_pylist() == actual.ids.ravel().tolist()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["hits.csv", "hits.parquet"]
 
 
 def test_hits_are_printed_where_no_file_is_named(place, shards):
-    asked = ("query", *shards[0], place / "items.npz", "--model", place / "model")
-    asked += ("--modality", "text")
-    lines = call(*asked, "-k", 2).stdout.splitlines()
+    command = ("query", *shards[0], place / "items.npz", "--model", place / "model")
+    command += ("--modality", "text")
+    lines = call(*command, "-k", 2).stdout.splitlines()
     assert (lines[0], len(lines)) == ("query,rank,id,score", 601)
-    found = json.loads(call(*asked, "-k", 2, "--json").stdout)
-    assert [each["rank"] for each in found[:3]] == ["1", "2", "1"]
+    result = json.loads(call(*command, "-k", 2, "--json").stdout)
+    assert [each["rank"] for each in result[:3]] == ["1", "2", "1"]
 
 
-def test_a_search_for_queries_says_what_is_missing_or_wrong(place, shards, tmp_path):
+def test_query_rejects_wrong_options_and_an_existing_output(place, shards, tmp_path):
     paths, _ = shards
     missing = call("query", paths[0], place / "items.npz", "--model", place / "model")
     assert missing.exit_code == 2

@@ -1,4 +1,4 @@
-"""What commands show while they work."""
+"""Progress and results on the terminal."""
 
 import io
 
@@ -7,7 +7,7 @@ import pytest
 from acqh.cli._output import Reporter, make_bar, output
 
 
-def test_without_a_terminal_a_line_comes_every_ten_seconds(capsys):
+def test_without_a_terminal_progress_prints_a_line_every_ten_seconds(capsys):
     times = iter([0.0, 1.0, 9.9, 10.0, 11.0, 19.0, 25.0, 40.0])
     report = Reporter(clock=lambda: next(times))
     for done in (1, 2, 300, 400, 500, 600):
@@ -49,7 +49,7 @@ def test_progress_is_one_line_at_any_width_and_spins_where_the_length_is_unknown
     assert "?" not in unknown
 
 
-def test_a_quiet_report_says_nothing(capsys, monkeypatch):
+def test_a_quiet_report_prints_nothing(capsys, monkeypatch):
     monkeypatch.setattr(output, "quiet", True)
     times = iter([0.0, 99.0])
     Reporter(clock=lambda: next(times))(3, 4, "describing images")

@@ -1,4 +1,4 @@
-"""Commands end without a traceback: interrupted early, on narrow encodings, with odd numbers."""
+"""Commands end without a traceback on interrupts, narrow encodings and unusual numbers."""
 
 import os
 import signal

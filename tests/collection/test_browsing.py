@@ -1,4 +1,4 @@
-"""Items without a query, and queries of several parts, wanted and not."""
+"""Browsing without a query, and queries with several wanted and unwanted items."""
 
 import pytest
 
@@ -34,22 +34,22 @@ def ids(answer):
     return [hit.id for hit in answer.hits]
 
 
-def test_all_items_come_in_order_of_insertion_page_by_page(collection):
-    whole = collection.browse(k=100)
-    assert ids(whole) == list(collection)
-    assert (whole.n_candidates, whole.n_items, whole.n_scanned) == (13, 13, 0)
+def test_pages_list_all_items_in_order_of_insertion(collection):
+    full = collection.browse(k=100)
+    assert ids(full) == list(collection)
+    assert (full.n_candidates, full.n_items, full.n_scanned) == (13, 13, 0)
     pages = [ids(collection.browse(k=5, offset=start)) for start in (0, 5, 10, 15)]
     assert [each for page in pages for each in page] == list(collection)
 
 
 def test_a_filter_leaves_its_items(collection):
-    found = collection.browse(where={"label": "cat"})
-    assert ids(found) == ["cat-0", "cat-1", "cat-2", "cat-3", "none"]
-    assert found.n_candidates == 5
-    assert {hit.score for hit in found.hits} == {0.0}
+    result = collection.browse(where={"label": "cat"})
+    assert ids(result) == ["cat-0", "cat-1", "cat-2", "cat-3", "none"]
+    assert result.n_candidates == 5
+    assert {hit.score for hit in result.hits} == {0.0}
 
 
-def test_a_field_orders_items_and_those_without_it_come_last(collection):
+def test_a_field_sorts_items_and_those_without_it_are_last(collection):
     where = {"label": "cat"}
     assert ids(collection.browse(where=where, order="year")) == [
         "cat-3", "cat-1", "cat-2", "cat-0", "none",
@@ -61,13 +61,13 @@ def test_a_field_orders_items_and_those_without_it_come_last(collection):
 
 @pytest.mark.parametrize("order", [None, "year"])
 @pytest.mark.parametrize("where", [None, {"label": "cat"}])
-def test_pages_put_together_are_the_whole(collection, where, order):
+def test_concatenated_pages_equal_the_full_list(collection, where, order):
     for descending in (False, True):
-        whole = ids(collection.browse(where=where, order=order, descending=descending, k=100))
+        full = ids(collection.browse(where=where, order=order, descending=descending, k=100))
         for k in (1, 2, 5):
-            asked = {"where": where, "order": order, "descending": descending, "k": k}
-            pages = [ids(collection.browse(**asked, offset=n)) for n in range(0, 15, k)]
-            assert [each for page in pages for each in page] == whole
+            options = {"where": where, "order": order, "descending": descending, "k": k}
+            pages = [ids(collection.browse(**options, offset=n)) for n in range(0, 15, k)]
+            assert [each for page in pages for each in page] == full
 
 
 @pytest.mark.parametrize("order", [None, "year"])
@@ -101,32 +101,32 @@ def test_a_page_is_read_without_reading_every_item(collection):
         connection.set_trace_callback(None)
     assert len(statements) > 4
     with collection._store.reading() as connection:
-        asked = [s for s in statements if s.startswith("SELECT") and "LIMIT" not in s]
-        plans = [connection.execute(f"EXPLAIN QUERY PLAN {each}").fetchall() for each in asked]
+        options = [s for s in statements if s.startswith("SELECT") and "LIMIT" not in s]
+        plans = [connection.execute(f"EXPLAIN QUERY PLAN {each}").fetchall() for each in options]
     steps = [step for plan in plans for *_, step in plan]
-    assert not [step for step in steps if "SCAN item" in step and "COVERING" not in step], asked
+    assert not [step for step in steps if "SCAN item" in step and "COVERING" not in step], options
 
 
-def test_several_items_are_wanted_together_and_not_found_themselves(collection):
-    found = ids(collection.search(item=["cat-0", "car-0"], k=20))
-    assert len(found) == 11
-    assert not {"cat-0", "car-0"} & set(found)
-    assert {name[:3] for name in found[:4]} <= {"cat", "car", "non"}
+def test_several_query_items_are_combined_and_not_among_the_hits(collection):
+    result = ids(collection.search(item=["cat-0", "car-0"], k=20))
+    assert len(result) == 11
+    assert not {"cat-0", "car-0"} & set(result)
+    assert {name[:3] for name in result[:4]} <= {"cat", "car", "non"}
     one = collection.search(item=["cat-0"], k=20)
     assert one.hits == collection.search(item="cat-0", k=20).hits
 
 
-def test_what_is_not_wanted_comes_later(collection):
-    wanted = {"item": ["cat-0", "car-0"]}
-    found = ids(collection.search(**wanted, unlike=["car-1"], k=20))
-    assert "car-1" not in found
-    assert {name[:3] for name in found[:3]} <= {"cat", "non"}
-    without = collection.search(**wanted, unlike="car-1", weights={"unlike": 0.0}, k=20)
-    plain = [hit for hit in collection.search(**wanted, k=20).hits if hit.id != "car-1"]
+def test_hits_like_an_unwanted_item_rank_lower(collection):
+    expected = {"item": ["cat-0", "car-0"]}
+    result = ids(collection.search(**expected, unlike=["car-1"], k=20))
+    assert "car-1" not in result
+    assert {name[:3] for name in result[:3]} <= {"cat", "non"}
+    without = collection.search(**expected, unlike="car-1", weights={"unlike": 0.0}, k=20)
+    plain = [hit for hit in collection.search(**expected, k=20).hits if hit.id != "car-1"]
     assert ids(without) == [hit.id for hit in plain]
 
 
-def test_what_is_not_wanted_is_no_query_alone(collection):
+def test_unwanted_items_alone_are_no_query(collection):
     with pytest.raises(CollectionError, match="nothing to search for"):
         collection.search(unlike="cat-0")
     with pytest.raises(MissingItemError, match="nobody"):

@@ -1,4 +1,4 @@
-"""Images that nobody has captioned, found by words through the built-in image-text model."""
+"""Images without captions, found by text with the built-in image-text model."""
 
 import json
 import subprocess
@@ -30,19 +30,23 @@ def emoji():
 
 
 @pytest.mark.slow
-def test_images_without_captions_and_labels_are_found_by_words_and_images(emoji, tmp_path):
+def test_images_without_captions_and_labels_are_found_by_texts_and_images(emoji, tmp_path):
     with Collection.build(emoji, tmp_path / "c.acqh") as collection:
         stats = collection.info()
         assert "built-in" in stats.trained_on
         assert stats.encoded_from == {"image": len(emoji)}
         assert collection.views == ("image", "text")
         assert collection.search(text="a car", k=1).hits[0].id == "automobile"
-        found = [hit.id for hit in collection.search(text="an airplane in the sky", k=5).hits]
-        assert found[0] == "airplane"
+        result = [hit.id for hit in collection.search(text="an airplane in the sky", k=5).hits]
+        assert result[0] == "airplane"
         assert collection.search(image=emoji[1].image, k=1).hits[0].id == emoji[1].id
+        assert not stats.model_outdated
+        with Collection.open(tmp_path / "c.acqh") as again:
+            again.opened.coder.maps.feature_maps["image"].version_ = 3
+            assert again.info().model_outdated
         with Collection.open(tmp_path / "c.acqh") as again:
             hits = again.search(text="an airplane in the sky", k=5).hits
-            assert [hit.id for hit in hits] == found
+            assert [hit.id for hit in hits] == result
 
 
 # In a process of its own: this one has imported everything.
@@ -87,15 +91,16 @@ def album(n):
     """Return features of images that are alike, as those of one album are."""
     builtin = builtin_model()
     rng = np.random.default_rng(0)
-    spread = np.sqrt(np.diag(builtin.sums.images))
+    axes = builtin.arrays["image_axes"].astype(float)
+    spread = np.sqrt(np.diag(builtin.sums.images))[: axes.shape[1]]
     kinds = rng.normal(size=(40, len(spread)))[rng.integers(40, size=n)]
     mapped = (0.7 * kinds + 0.7 * rng.normal(size=(n, len(spread)))) * spread
-    roots = builtin.arrays["image_mean"] + mapped @ builtin.arrays["image_axes"].T.astype(float)
+    roots = builtin.arrays["image_mean"] + mapped @ axes.T
     return np.square(np.maximum(roots, 0)).astype(np.float32)
 
 
 @pytest.mark.slow
-def test_codebooks_for_a_thousand_images_are_learnt_from_these_and_serve_others():
+def test_codebooks_trained_on_a_thousand_images_suit_other_images():
     images, n = album(1_300), 1_100
     encoders = {"image": EfficientNetLite0(), "text": MiniLM()}
     views = {"image": images[:n], "text": np.zeros((n, 384), dtype=np.float32)}
@@ -108,7 +113,7 @@ def test_codebooks_for_a_thousand_images_are_learnt_from_these_and_serve_others(
 
 
 @pytest.mark.slow
-def test_a_few_captions_of_one_style_do_not_come_before_all_images_without_one(emoji, tmp_path):
+def test_a_few_captions_of_one_style_do_not_outrank_all_images_without_captions(emoji, tmp_path):
     # Sentences that begin alike are near one another, whatever they go on to say.
     style = "my holiday in the summer of last year with friends, old camera: "
     items = [replace(each, text=style + each.id if n >= 18 else "") for n, each in enumerate(emoji)]
@@ -122,7 +127,7 @@ def test_a_few_captions_of_one_style_do_not_come_before_all_images_without_one(e
     assert sum(first not in captioned for first in firsts) >= 4
 
 
-def test_a_word_that_stands_nowhere_is_no_typo_where_the_encoder_knows_it(tmp_path):
+def test_a_word_known_to_the_encoder_is_not_corrected_as_a_typo(tmp_path):
     items = [Item(text=text, id=text) for text in ("a sugar cane", "my dog", "a red rose", "a cup")]
     with Collection.build(items, tmp_path / "c.acqh") as collection:
         assert collection.search(text="canine", k=1, mode="keyword").hits[0].id == "a sugar cane"

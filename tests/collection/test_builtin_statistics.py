@@ -1,4 +1,4 @@
-"""Statistics of the built-in model: what ACQH fits, and how items of a collection add to them."""
+"""Statistics of the built-in image-text model, and how items of a collection add to them."""
 
 import numpy as np
 import pytest
@@ -21,9 +21,10 @@ def pairs(n, seed=0):
     """Images of no kind in particular, and texts as the built-in model would predict them."""
     builtin = builtin_model()
     rng = np.random.default_rng(seed)
-    spread = np.sqrt(np.diag(builtin.sums.images))
+    axes = builtin.arrays["image_axes"].astype(float)
+    spread = np.sqrt(np.diag(builtin.sums.images))[: axes.shape[1]]
     mapped = rng.normal(size=(n, len(spread))) * spread
-    roots = builtin.arrays["image_mean"] + mapped @ builtin.arrays["image_axes"].T.astype(float)
+    roots = builtin.arrays["image_mean"] + mapped @ axes.T
     images = np.square(np.maximum(roots, 0)).astype(np.float32)
     weights, intercept = builtin.sums.regression(builtin.ridge)
     predicted = builtin.map_features(images, view="image") @ weights + intercept
@@ -37,20 +38,20 @@ def mean_rank(queries, items):
 
 
 def test_statistics_are_those_of_the_builtin_model():
-    builtin, found = builtin_model(), builtin_statistics(weight=500)
-    moments = found.statistics.moments("image", "text")
-    assert found.statistics.n_items == 500
+    builtin, result = builtin_model(), builtin_statistics(weight=500)
+    moments = result.statistics.moments("image", "text")
+    assert result.statistics.n_items == 500
     np.testing.assert_allclose(moments.product("image", "text") / 500, builtin.sums.cross)
     np.testing.assert_allclose(np.diag(moments.gram("image")) / 500, np.diag(builtin.sums.images))
 
 
-def test_words_find_images_without_a_caption(model):
+def test_texts_find_images_without_a_caption(model):
     images, texts = pairs(100)
     items = model.decode(model.encode({"image": images}))
     assert mean_rank(model.project(texts, view="text"), items) < 25  # chance is 50
 
 
-def test_images_and_pairs_of_ones_own_join_the_sums(model, tmp_path):
+def test_own_images_and_pairs_are_added_to_the_statistics(model, tmp_path):
     model.save(tmp_path / "model")
     mine = load_method(tmp_path / "model")
     images, texts = pairs(60, seed=1)
@@ -66,7 +67,7 @@ def test_images_and_pairs_of_ones_own_join_the_sums(model, tmp_path):
     )
 
 
-def test_rows_that_stand_in_for_photographs_count_as_told():
-    found = builtin_statistics(n_stand_ins=20, stand_in_weight=0.25).statistics
-    np.testing.assert_array_equal(found.sample.counts, np.full(20, 0.25))
-    assert found.n_items == builtin_model().sums.n
+def test_background_samples_have_the_requested_weight():
+    result = builtin_statistics(n_stand_ins=20, stand_in_weight=0.25).statistics
+    np.testing.assert_array_equal(result.sample.counts, np.full(20, 0.25))
+    assert result.n_items == builtin_model().sums.n

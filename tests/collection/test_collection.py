@@ -24,7 +24,7 @@ def test_a_text_finds_the_items_it_belongs_to(collection):
     assert set(answer.milliseconds) == {"encode", "search", "items"}
 
 
-def test_a_picture_and_an_item_find_their_like(collection, make_items):
+def test_an_image_and_an_item_find_similar_items(collection, make_items):
     dog = make_items(3, seed=5)[0]
     assert {h.labels for h in collection.search(image=dog.image, k=10).hits} == {("animal",)}
     likes = collection.search(item="item1", k=10).hits
@@ -38,15 +38,15 @@ def test_items_added_and_removed_are_found_and_gone(collection, make_items):
     assert len(collection) == 63
     assert "new1" in [h.id for h in collection.search(text="rose tulip", k=25).hits]
     assert collection.remove(["new1", "item1"]) == 2
-    found = [h.id for h in collection.search(text="rose tulip", k=25).hits]
-    assert "new1" not in found
-    assert "item1" not in found
+    result = [h.id for h in collection.search(text="rose tulip", k=25).hits]
+    assert "new1" not in result
+    assert "item1" not in result
     with pytest.raises(MissingItemError, match="new1"):
         collection.remove(["item4", "new1"])
     assert "item4" in collection
 
 
-def test_an_item_of_unknown_words_is_coded_by_its_label_beside_others(tmp_path):
+def test_an_item_of_unknown_words_is_encoded_from_its_label(tmp_path):
     kinds = {"rose": "flower", "tulip": "flower", "car": "vehicle", "bus": "vehicle"}
     items = [Item(text=f"a {word}", labels=[kind], id=word) for word, kind in kinds.items()]
     with Collection.build(items, tmp_path / "c.acqh", n_components=2, **PLAIN) as collection:
@@ -109,7 +109,7 @@ def test_thumbnails_are_small_webp(collection):
     assert thumbnail[8:12] == b"WEBP"
 
 
-def test_without_labels_content_is_learnt(tmp_path, make_items):
+def test_without_labels_codes_preserve_semantic_similarity(tmp_path, make_items):
     items = make_items(labelled=False)
     with Collection.build(items, tmp_path / "c.acqh", **PLAIN) as collection:
         stats = collection.info()
@@ -122,16 +122,16 @@ def test_without_labels_content_is_learnt(tmp_path, make_items):
         assert {int(hit.id[4:]) % 3 for hit in hits} == {1}
 
 
-def test_items_of_one_label_set_are_told_apart(collection):
+def test_items_of_one_label_set_have_different_codes(collection):
     codes = {code for batch in collection.batches() for _, code in batch}
     assert len(codes) > 30
     for number in range(6):
         text = collection.item(f"item{number}").text
-        found = [hit.text for hit in collection.search(text=text, k=3).hits]
-        assert sorted(text.split()) in [sorted(each.split()) for each in found]
+        result = [hit.text for hit in collection.search(text=text, k=3).hits]
+        assert sorted(text.split()) in [sorted(each.split()) for each in result]
 
 
-def test_targets_say_what_counts(tmp_path, make_items):
+def test_targets_weight_the_views(tmp_path, make_items):
     items, path = make_items(30), tmp_path / "c.acqh"
     targets = {"labels": 0.2, "text": 0.8}
     with Collection.build(items, path, targets=targets, **PLAIN) as collection:
@@ -147,7 +147,7 @@ def test_targets_say_what_counts(tmp_path, make_items):
     assert [each.name for each in tmp_path.iterdir()] == ["c.acqh"]
 
 
-def test_little_is_stored_beside_the_items(path):
+def test_the_overhead_per_item_is_small(path):
     assert (
         sum(file.stat().st_size for file in (current_folder(path) / "model").rglob("*")) < 4_000_000
     )
@@ -189,17 +189,18 @@ def test_restricted_searches_are_the_whole_ones_without_the_others(
             every = collection.search(**query, k=150).hits
             expected = [(hit.id, hit.score) for hit in every if hit.id in allowed]
             for k in (3, 150):
-                found = collection.search(**query, k=k, where=where).hits
-                assert [(hit.id, hit.score) for hit in found] == expected[:k]
-        parts = [part for _, part in collection.opened.selections.values()]
+                result = collection.search(**query, k=k, where=where).hits
+                assert [(hit.id, hit.score) for hit in result] == expected[:k]
+        with collection.opened.store.reading() as connection:
+            parts = [part for _, part in collection.opened.state(connection).selections.values()]
         assert any(part is not None for part in parts) == (few == 0 and isinstance(where, list))
         gone = expected[0][0]
         collection.remove(gone)
-        found = collection.search(item="item3", k=150, where=where).hits
-        assert [(hit.id, hit.score) for hit in found] == expected[1:]
+        result = collection.search(item="item3", k=150, where=where).hits
+        assert [(hit.id, hit.score) for hit in result] == expected[1:]
 
 
-def test_batches_are_of_one_state_whatever_others_change_meanwhile(collection, path):
+def test_batches_read_one_state_during_changes(collection, path):
     batches = collection.batches(20)
     first = next(batches)
     with Collection.open(path) as elsewhere:
@@ -212,20 +213,20 @@ def test_batches_are_of_one_state_whatever_others_change_meanwhile(collection, p
 
 
 def test_an_item_is_of_one_type_from_manifest_to_answer(collection, make_items):
-    given = make_items(1, prefix="new")[0]
-    collection.add(given)
-    stored = collection.item(given.id)
-    hit = next(hit for hit in collection.search(image=given.image, k=60).hits if hit.id == "new0")
-    assert type(stored) is type(given) is Item
+    item = make_items(1, prefix="new")[0]
+    collection.add(item)
+    stored = collection.item(item.id)
+    hit = next(hit for hit in collection.search(image=item.image, k=60).hits if hit.id == "new0")
+    assert type(stored) is type(item) is Item
     assert isinstance(hit, Item)
     for read in (stored, hit):
-        assert (read.id, read.text, read.labels) == (given.id, given.text, given.labels)
-        assert read.fields == given.fields
+        assert (read.id, read.text, read.labels) == (item.id, item.text, item.labels)
+        assert read.fields == item.fields
         assert read.has_thumbnail
         assert read.encoded_from == "labels+image+text"
         assert len(read.code) == len(collection.codebooks)
-    assert stored == collection.item(given.id)
-    assert hash(stored) == hash(collection.item(given.id))
+    assert stored == collection.item(item.id)
+    assert hash(stored) == hash(collection.item(item.id))
 
 
 def test_data_whose_label_names_are_in_any_order_can_be_added(tmp_path):

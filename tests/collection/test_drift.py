@@ -1,4 +1,4 @@
-"""How well items that were added fit, and learning again from what is kept."""
+"""Drift of added items, and retraining from stored features."""
 
 import threading
 
@@ -49,7 +49,7 @@ def test_items_like_the_first_are_no_drift_and_others_are(tmp_path):
             assert again.info().drift["retraining_recommended"]
 
 
-def test_few_items_say_nothing_of_others(tmp_path):
+def test_few_items_give_no_drift_estimate(tmp_path):
     with Collection.build(features(40, 0), tmp_path / "c.acqh", n_codebooks=2) as few:
         few.add(features(40, 1))
         assert few.drift.n_added == 40
@@ -57,7 +57,7 @@ def test_few_items_say_nothing_of_others(tmp_path):
         assert not few.drift.retraining_recommended
 
 
-def test_learning_again_keeps_items_and_fits_those_added(built):
+def test_retraining_keeps_items_and_fits_added_ones(built):
     built.add(list(pictures(40, 2)))
     rose = Item(text="a red rose", labels=["flower"], id="rose", fields={"year": 2010})
     built.add([rose, Item(text="another red rose", id="other")])
@@ -83,7 +83,7 @@ def test_learning_again_keeps_items_and_fits_those_added(built):
         assert built.generation == new.generation
 
 
-def test_learning_again_reads_the_files_that_items_follow(tmp_path):
+def test_retraining_reads_the_tracked_files(tmp_path):
     folder = tmp_path / "images"
     folder.mkdir()
     for item in pictures(6, 0):
@@ -97,7 +97,7 @@ def test_learning_again_reads_the_files_that_items_follow(tmp_path):
         assert (report.deleted, report.n_unchanged) == (("0-1.png",), 5)
 
 
-def test_what_removed_items_were_given_is_remembered_when_learning_again(tmp_path):
+def test_retraining_keeps_the_annotations_of_removed_items(tmp_path):
     folder = tmp_path / "images"
     folder.mkdir()
     for item in pictures(6, 0):
@@ -115,15 +115,15 @@ def test_what_removed_items_were_given_is_remembered_when_learning_again(tmp_pat
         assert new.item(gone.name).labels == ("mine",)
 
 
-def test_nobody_loses_a_change_to_learning_again(built):
+def test_retraining_loses_no_concurrent_change(built):
     began, go_on = threading.Event(), threading.Event()
 
     def wait(*_):
         began.set()
         go_on.wait(20)
 
-    made = []
-    learner = threading.Thread(target=lambda: made.append(built.retrain(progress=wait)))
+    created = []
+    learner = threading.Thread(target=lambda: created.append(built.retrain(progress=wait)))
     learner.start()
     assert began.wait(20)
     with Collection.open(built.path, timeout=0.1) as other:
@@ -132,7 +132,7 @@ def test_nobody_loses_a_change_to_learning_again(built):
             other.remove("0-0")
     go_on.set()
     learner.join()
-    with made[0] as new:
+    with created[0] as new:
         assert "0-0" in new
 
 

@@ -1,4 +1,4 @@
-"""Whether items that show the same are found, and told apart from others."""
+"""Detection of duplicate images."""
 
 import json
 import shutil
@@ -61,7 +61,7 @@ def path(folder, tmp_path_factory):
     return path
 
 
-def test_files_copies_and_what_is_alike_are_told_apart(path):
+def test_equal_files_copies_and_similar_images_are_distinguished(path):
     with Collection.open(path) as collection:
         groups = collection.duplicates()
     tiers = {tier: [set(each.ids) for each in groups if each.tier == tier] for tier in _TIERS}
@@ -89,8 +89,8 @@ def test_the_command_lists_removable_files_and_deletes_nothing(path, folder):
     assert {"00-jpeg.jpg", "01-small.jpg"} <= listed
     assert listed & {"20.png", "20-copy.png"}
     assert not listed & {f"{seed:02}.png" for seed in range(20)}
-    found = json.loads(run("--list-removable", "--json"))
-    assert {Path(name).name for name in found["removable"]} == listed
+    result = json.loads(run("--list-removable", "--json"))
+    assert {Path(name).name for name in result["removable"]} == listed
     assert "possible duplicates" in run()
     assert sorted(folder.iterdir()) == before
 

@@ -50,33 +50,33 @@ def check_whole(path, *prefixes):
 
 
 def without_flock(monkeypatch):
-    def refuse(*_):
+    def fail(*_):
         raise OSError(errno.EBADF, "flock needs a file opened for writing")
 
-    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(fcntl, "flock", fail)
 
 
 def without_folder_renames(monkeypatch):
     for name in ("rename", "replace", "renames"):
         real = getattr(os, name)
 
-        def refuse(source, target, *rest, real=real, **more):
+        def fail(source, target, *rest, real=real, **more):
             if Path(source).is_dir() or Path(target).is_dir():
                 raise OSError(errno.EOPNOTSUPP, "folders are not renamed here")
             return real(source, target, *rest, **more)
 
-        monkeypatch.setattr(os, name, refuse)
+        monkeypatch.setattr(os, name, fail)
 
 
 def without_links(monkeypatch):
-    def refuse(*_, **__):
+    def fail(*_, **__):
         raise OSError(errno.EPERM, "no links here")
 
-    monkeypatch.setattr(os, "link", refuse)
-    monkeypatch.setattr(os, "symlink", refuse)
+    monkeypatch.setattr(os, "link", fail)
+    monkeypatch.setattr(os, "symlink", fail)
 
 
-def syncing_only_what_may_be_written(monkeypatch):
+def fsync_of_writable_files_only(monkeypatch):
     real = os.fsync
 
     def fsync(descriptor):
@@ -106,12 +106,12 @@ def keeping_open_files(monkeypatch):
     for name in ("remove", "unlink", "rmdir", "rename", "replace"):
         real = getattr(os, name)
 
-        def refuse(*paths, real=real, **more):
+        def fail(*paths, real=real, **more):
             if any(in_use(path) for path in paths):
                 raise PermissionError(errno.EACCES, "a file is in use", str(paths[0]))
             return real(*paths, **more)
 
-        monkeypatch.setattr(os, name, refuse)
+        monkeypatch.setattr(os, name, fail)
     monkeypatch.setattr(shutil, "_use_fd_functions", False)
     monkeypatch.setattr("acqh._core.files._RETRY_SECONDS", 0.5)
 
@@ -135,7 +135,7 @@ SYSTEMS = [
     without_flock,
     without_folder_renames,
     without_links,
-    syncing_only_what_may_be_written,
+    fsync_of_writable_files_only,
     pytest.param(keeping_open_files, marks=PROC),
     without_shared_memory,
 ]
@@ -240,7 +240,7 @@ def build_first(path):
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("error", [InjectedError, KeyboardInterrupt])
 @pytest.mark.parametrize("operation", [build_first, overwrite, retrain])
-def test_interrupted_at_any_step_the_old_or_the_new_collection_is_there(
+def test_interrupted_at_any_step_the_old_or_the_new_collection_remains(
     tmp_path, operation, error, after
 ):
     template = tmp_path / "template.acqh"
@@ -314,7 +314,7 @@ def test_of_two_first_builds_at_once_the_second_finds_the_first(tmp_path):
     assert generations(path) == [generation_of(path)]
 
 
-def test_an_overwrite_that_fails_keeps_the_old_collection_and_removes_its_own(tmp_path):
+def test_a_failed_overwrite_keeps_the_old_collection_and_removes_the_new(tmp_path):
     path = tmp_path / "c.acqh"
     build(path).close()
     with pytest.raises(CollectionError):
@@ -344,7 +344,7 @@ def retraining(tmp_path):
     """Give a collection, and a function that does something while it is retrained."""
     path = tmp_path / "c.acqh"
 
-    def beside(change):
+    def during_retraining(change):
         began, waiting = threading.Event(), threading.Event()
 
         def wait(*_):
@@ -373,7 +373,7 @@ def retraining(tmp_path):
             assert not failed
 
     with build(path) as collection:
-        yield collection, beside
+        yield collection, during_retraining
 
 
 def pictures(n, seed):
@@ -386,12 +386,12 @@ def pictures(n, seed):
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_additions_go_on_in_the_retrained_collection_with_codes_of_its_model(retraining, strict):
-    collection, beside = retraining
+    collection, during_retraining = retraining
     before = collection.generation
     new_words = [Item(text="zebra stripes", labels=["animal"], id=f"zebra{n}") for n in range(90)]
     collection.add(new_words[:20])
     assert collection.item("zebra0").encoded_from == "labels", "its words are not known yet"
-    assert len(beside(lambda: collection.add(new_words[20:], strict=strict)).ids) == 70
+    assert len(during_retraining(lambda: collection.add(new_words[20:], strict=strict)).ids) == 70
     assert collection.generation != before
     with Collection.open(collection.path) as other:
         stored = {
@@ -404,9 +404,9 @@ def test_additions_go_on_in_the_retrained_collection_with_codes_of_its_model(ret
 
 
 def test_labels_and_removals_go_on_in_the_retrained_collection(retraining):
-    collection, beside = retraining
-    beside(lambda: collection.annotate(Item(id="old-animal0", text="a red rose")))
-    beside(lambda: collection.remove("old-animal1"))
+    collection, during_retraining = retraining
+    during_retraining(lambda: collection.annotate(Item(id="old-animal0", text="a red rose")))
+    during_retraining(lambda: collection.remove("old-animal1"))
     with Collection.open(collection.path) as other:
         assert other.item("old-animal0").text == "a red rose"
         assert "old-animal1" not in other
@@ -439,7 +439,7 @@ def test_a_sync_goes_on_in_the_retrained_collection(tmp_path):
     assert generations(path) == [generation_of(path)]
 
 
-def test_a_collection_that_was_overwritten_is_not_followed(tmp_path):
+def test_an_open_collection_does_not_change_to_its_replacement(tmp_path):
     path = tmp_path / "c.acqh"
     with build(path) as collection:
         overwrite(path)

@@ -1,4 +1,4 @@
-"""Real photographs, described by EfficientNet-Lite0: one in five is added without labels."""
+"""Real photographs, encoded by EfficientNet-Lite0: one in five is added without labels."""
 
 import os
 from dataclasses import replace
@@ -24,7 +24,7 @@ def photographs():
 
 
 @pytest.mark.slow
-def test_held_out_flowers_and_their_words_find_flowers(photographs, tmp_path):
+def test_held_out_flower_images_and_captions_find_flowers(photographs, tmp_path):
     query = next(item for item in photographs if item.fields["image"] == FLOWER)
     some = [item for item in photographs[::EVERY] if item is not query]
     held_out = some[4::5]
@@ -39,5 +39,5 @@ def test_held_out_flowers_and_their_words_find_flowers(photographs, tmp_path):
         for query_of in ({"text": "flower macro"}, {"image": query.image}):
             hits = collection.search(**query_of, k=10).hits
             assert sum("flower" in labels[hit.id] for hit in hits) >= 8, query_of
-        found = collection.search(text="dog", k=5).hits
-        assert sum("dog" in labels[hit.id] for hit in found) >= 3
+        result = collection.search(text="dog", k=5).hits
+        assert sum("dog" in labels[hit.id] for hit in result) >= 3

@@ -53,18 +53,18 @@ def generations(path):
     return [each.name for each in path.iterdir() if each.is_dir()]
 
 
-def ask(collection):
+def read_state(collection):
     hits = collection.search(text="dog", k=40).hits
     return [(hit.id, hit.score) for hit in hits], len(collection), sorted(collection)
 
 
 @pytest.mark.parametrize("n", [2, 9], ids=["smaller", "larger"])
-def test_a_new_thread_reads_what_was_opened_and_changes_nothing(path, n):
+def test_a_new_thread_reads_the_opened_state_and_changes_nothing(path, n):
     with Collection.open(path) as collection:
-        before = ask(collection)
+        before = read_state(collection)
         build(path, n, "new")
         with ThreadPoolExecutor(4) as threads:
-            assert list(threads.map(lambda _: ask(collection), range(12))) == [before] * 12
+            assert list(threads.map(lambda _: read_state(collection), range(12))) == [before] * 12
             for change in (
                 lambda: collection.add(items(1, "more")),
                 lambda: collection.upsert(items(1, "old")),
@@ -110,49 +110,49 @@ def test_an_add_that_a_rebuild_overtakes_is_not_acknowledged(path):
 @pytest.mark.parametrize("fate", ["moved", "removed"])
 def test_a_collection_that_is_gone_can_be_read_but_not_changed(path, fate):
     with Collection.open(path) as collection:
-        before = ask(collection)
+        before = read_state(collection)
         if fate == "moved":
             path.rename(path.with_name("elsewhere.acqh"))
         else:
             shutil.rmtree(path)
         with ThreadPoolExecutor(1) as thread:
-            assert thread.submit(ask, collection).result() == before
+            assert thread.submit(read_state, collection).result() == before
         with pytest.raises(ReplacedError):
             collection.add(items(1, "more"))
     if fate == "moved":
         assert verify_collection(path.with_name("elsewhere.acqh")).ok
 
 
-def test_opening_and_verifying_beside_rebuilds_see_one_build(path):
+def test_opening_and_verifying_during_rebuilds_read_one_build(path):
     stop = threading.Event()
-    seen, wrong = set(), []
+    state, wrong = set(), []
 
-    def look():
+    def check():
         try:
             while not stop.is_set():
                 with Collection.open(path) as collection:
-                    found, n_items, ids = ask(collection)
-                if {identifier for identifier, _ in found} != set(ids) or n_items != len(ids):
-                    wrong.append((found, ids))
-                seen.add(n_items)
+                    result, n_items, ids = read_state(collection)
+                if {identifier for identifier, _ in result} != set(ids) or n_items != len(ids):
+                    wrong.append((result, ids))
+                state.add(n_items)
                 wrong.extend(verify_collection(path).problems)
                 stop.wait(0.02)
         except Exception as error:
             wrong.append(error)
 
-    looking = threading.Thread(target=look)
-    looking.start()
+    checking = threading.Thread(target=check)
+    checking.start()
     try:
         for n in range(2, 6):
             build(path, n, f"new{n}-")
     finally:
         stop.set()
-        looking.join()
+        checking.join()
     assert not wrong
-    assert len(seen) > 1, seen
+    assert len(state) > 1, state
 
 
-def test_writers_beside_rebuilds_lose_nothing_that_was_acknowledged_after(path):
+def test_writes_acknowledged_after_a_rebuild_are_kept(path):
     stop = threading.Event()
     acknowledged, errors = [], []
 
@@ -191,8 +191,8 @@ def test_writers_beside_rebuilds_lose_nothing_that_was_acknowledged_after(path):
 
 
 def run_beside(program, path):
-    """Run one of the programs of changers.py, on the collection, in a process of its own."""
-    command = [sys.executable, str(Path(__file__).with_name("changers.py")), program]
+    """Run one of the programs of fault_programs.py, on the collection, in a process of its own."""
+    command = [sys.executable, str(Path(__file__).with_name("fault_programs.py")), program]
     return subprocess.run(
         [*command, str(path.parent)], capture_output=True, text=True, timeout=300, check=False
     )
@@ -200,7 +200,7 @@ def run_beside(program, path):
 
 @pytest.mark.slow
 @POSIX
-def test_what_killed_builds_leave_is_removed_by_the_next_or_on_request(path):
+def test_leftovers_of_killed_builds_are_removed_by_the_next_or_on_request(path):
     for _ in range(2):
         assert run_beside("build_killed", path).returncode == -signal.SIGKILL
     assert len(generations(path)) == 2  # the second removed what the first had left
@@ -256,9 +256,9 @@ def test_readers_without_the_right_to_write_see_all_that_was_acknowledged(shown,
     if state != "open":
         ended = run_beside("read_only", path)
     assert ended.returncode == 0, ended.stderr
-    seen = json.loads(ended.stdout)
+    output = json.loads(ended.stdout)
     if state == "without shm":
-        assert "open the collection once as its owner" in seen["opening"]
+        assert "open the collection once as its owner" in output["opening"]
         return
-    assert "not writable" in seen.pop("removing")
-    assert set(seen.values()) == {18}, seen
+    assert "not writable" in output.pop("removing")
+    assert set(output.values()) == {18}, output

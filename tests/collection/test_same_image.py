@@ -1,4 +1,4 @@
-"""An image that is stored already is its own first hit."""
+"""An image that is stored already is the first hit."""
 
 import io
 
@@ -36,7 +36,7 @@ def dots(tmp_path_factory):
         yield collection
 
 
-def test_every_stored_image_is_its_own_first_hit_and_says_so(dots):
+def test_every_stored_image_is_its_first_hit_with_the_reason_same_image(dots):
     for n in range(20):
         first, second = dots.search(image=as_file(drawn(n), "PNG"), k=2).hits
         assert first.id == f"dot-{n}"
@@ -58,7 +58,7 @@ def test_an_image_that_was_scaled_and_compressed_again_is_recognised(dots):
         assert dots.search(image=query, k=1).hits[0].id == f"dot-{n}"
 
 
-def test_only_meaning_counts_where_meaning_or_more_than_an_image_is_asked_for(dots):
+def test_only_similarity_ranks_in_semantic_mode_or_with_more_than_an_image(dots):
     query = as_file(drawn(3), "PNG")
     alone = dots.search(image=query, mode="semantic").hits
     assert not any("same image" in hit.why for hit in alone)
@@ -84,6 +84,6 @@ def test_an_invoice_that_is_not_stored_is_not_a_stored_one(tmp_path):
 
 def test_filters_hold_for_the_same_image_too(dots):
     query = as_file(drawn(3), "PNG")
-    found = dots.search(image=query, where={"label": "row 1"}).hits
-    assert "dot-3" not in {hit.id for hit in found}
+    result = dots.search(image=query, where={"label": "row 1"}).hits
+    assert "dot-3" not in {hit.id for hit in result}
     assert dots.search(image=query, where={"label": "row 0"}).hits[0].id == "dot-3"

@@ -1,4 +1,4 @@
-"""How a collection was built is stored with it; images may be limited by a plain argument."""
+"""Build settings are stored with the collection; an argument limits the size of images."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ import acqh
 from acqh.collection import BuildSettings, Collection, Item
 from acqh.collection.disk.facts import read_facts, write_facts
 from acqh.collection.disk.generations import current_folder
-from acqh.encoders import HogColour
+from acqh.encoders import HogColor
 from acqh.errors import CorruptBundleError, ImageError
 
 PLAIN = {"image_encoder": "hog", "text_encoder": "tfidf"}
@@ -25,7 +25,7 @@ def image(side, colour="red"):
     return Image.new("RGB", (side, side), colour)
 
 
-def test_a_collection_says_how_it_was_built(tmp_path):
+def test_a_collection_stores_its_build_settings(tmp_path):
     targets = {"labels": 0.5, "text": acqh.Target(0.5, rank=1)}
     with Collection.build(
         things(), tmp_path / "a.acqh", **SMALL, targets=targets, random_state=7, strict=True,
@@ -47,23 +47,23 @@ def test_a_collection_says_how_it_was_built(tmp_path):
     assert stored["targets"]["text"] == text
 
 
-def test_what_json_cannot_hold_is_described(tmp_path):
+def test_settings_that_json_cannot_hold_are_stored_as_text(tmp_path):
     items = [Item(image(8), f"a rose {n}", ["a"]) for n in range(4)]
-    options = {**SMALL, "image_encoder": HogColour(32), "random_state": np.random.default_rng(0)}
+    options = {**SMALL, "image_encoder": HogColor(32), "random_state": np.random.default_rng(0)}
     with Collection.build(items, tmp_path / "a.acqh", **options) as built:
         settings = built.settings
-    assert settings.image_encoder == "HogColour(size=32)"
+    assert settings.image_encoder == "HogColor(size=32)"
     assert settings.random_state is None
 
 
-def test_settings_that_cannot_be_are_damage_and_unknown_ones_are_passed_over(tmp_path):
+def test_invalid_settings_are_damage_and_unknown_ones_are_skipped(tmp_path):
     path = tmp_path / "a.acqh"
     Collection.build(things(), path, **SMALL).close()
     folder = current_folder(path)
     facts = read_facts(folder)
-    whole = facts.settings.stored()
+    full = facts.settings.stored()
     for stored in ({"targets": 3}, {"targets": {"text": {"weight": -1}}}, {"of_the_future": 1}):
-        changed = replace(facts, settings=_Stored({**whole, **stored}))
+        changed = replace(facts, settings=_Stored({**full, **stored}))
         write_facts(folder, changed)
         if "of_the_future" in stored:
             assert read_facts(folder).settings == facts.settings

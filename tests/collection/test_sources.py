@@ -1,4 +1,4 @@
-"""Manifests as people write them, and as attackers do."""
+"""Tables as people write them, and hostile ones."""
 
 import io
 import json
@@ -30,7 +30,7 @@ def write_csv(path, rows):
     return path
 
 
-def picture(path, size=(20, 16)):
+def write_image(path, size=(20, 16)):
     rng = np.random.default_rng(0)
     Image.fromarray(rng.integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)).save(path)
     return path
@@ -70,8 +70,8 @@ def test_every_kind_of_manifest_gives_the_same_items(tmp_path, ending):
         assert (item.text, item.labels) == (TEXTS["vehicle"], ("vehicle",))
         assert str(item.fields["year"]) == "2"
         assert not item.has_thumbnail
-        found = collection.search(text="tulip", where="year=2").hits
-        assert [hit.id for hit in found] == ["flower2", "vehicle2"]
+        result = collection.search(text="tulip", where="year=2").hits
+        assert [hit.id for hit in result] == ["flower2", "vehicle2"]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_every_kind_of_manifest_gives_the_same_items(tmp_path, ending):
         ([], "no items"),
     ],
 )
-def test_manifests_of_which_nothing_can_be_made_are_refused(tmp_path, rows, reason):
+def test_tables_without_usable_rows_are_rejected(tmp_path, rows, reason):
     manifest = write_csv(tmp_path / "m.csv", rows or [{"text": ""}])
     if not rows:
         manifest.write_text("text,labels\n")
@@ -91,10 +91,10 @@ def test_manifests_of_which_nothing_can_be_made_are_refused(tmp_path, rows, reas
     assert sorted(tmp_path.iterdir()) == [manifest]
 
 
-def test_what_is_no_manifest_is_refused_by_name(tmp_path):
+def test_files_that_are_no_tables_are_rejected_by_name(tmp_path):
     for name, kind in (("none.csv", CollectionError), ("photo.png", InvalidInputError)):
         if name.endswith("png"):
-            picture(tmp_path / name)
+            write_image(tmp_path / name)
         with pytest.raises(kind, match=name):
             Collection.build(tmp_path / name, tmp_path / "c.acqh")
     (tmp_path / "empty").mkdir()
@@ -102,20 +102,20 @@ def test_what_is_no_manifest_is_refused_by_name(tmp_path):
         Collection.build(tmp_path / "empty", tmp_path / "c.acqh")
 
 
-def test_long_fields_are_taken_and_far_too_long_ones_left_out_by_line(tmp_path):
+def test_long_fields_are_read_and_overlong_ones_skipped_with_their_line(tmp_path):
     rows = [*ROWS, {"text": "rose " * 40_000}, {"text": "x" * 1_000_001}]
     manifest = write_csv(tmp_path / "m.csv", rows)
-    made = Collection.build(
+    built = Collection.build(
         manifest, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"
     )
-    with made:
-        assert len(made) == len(ROWS) + 1
-        ((where, why),) = made.skipped
+    with built:
+        assert len(built) == len(ROWS) + 1
+        ((where, why),) = built.skipped
         assert where.endswith("line 11")
         assert "1,000,001 characters" in why
 
 
-def test_duplicate_ids_are_left_out_or_refused(tmp_path):
+def test_duplicate_ids_are_skipped_or_rejected(tmp_path):
     manifest = write_csv(tmp_path / "m.csv", [*ROWS, {**ROWS[0], "text": "another"}])
     with pytest.raises(DuplicateIdError, match="line 10"):
         Collection.build(
@@ -137,12 +137,12 @@ def test_duplicate_ids_are_left_out_or_refused(tmp_path):
         assert collection.item("flower0").text == "car"
 
 
-def test_pictures_outside_the_folder_are_never_read(tmp_path):
+def test_images_outside_the_folder_are_never_read(tmp_path):
     folder = tmp_path / "inside"
     folder.mkdir()
-    secret, linked = picture(tmp_path / "secret.png"), folder / "link.png"
+    secret, linked = write_image(tmp_path / "secret.png"), folder / "link.png"
     linked.symlink_to(secret)
-    picture(folder / "fine.png")
+    write_image(folder / "fine.png")
     names = ["fine.png", "../secret.png", str(secret), "link.png", "x\0y.png", "../inside/fine.png"]
     manifest = folder / "m.jsonl"
     rows = [{"image": name, "text": "rose car", "labels": "flower"} for name in names]
@@ -170,17 +170,17 @@ def test_pictures_outside_the_folder_are_never_read(tmp_path):
         assert [collection.item(each).fields["image"] for each in collection] == [str(secret)]
 
 
-def test_bad_pictures_are_reported_and_left_out_or_refused(tmp_path):
-    whole = picture(tmp_path / "whole.jpg", (64, 64)).read_bytes()
+def test_unreadable_images_are_skipped_with_a_report_or_rejected(tmp_path):
+    full = write_image(tmp_path / "whole.jpg", (64, 64)).read_bytes()
     bad = {
-        "truncated": whole[: len(whole) // 2],
+        "truncated": full[: len(full) // 2],
         "empty": b"",
         "bomb": bomb(),
         "text": b"GIF89a but not really",
         "missing": tmp_path / "missing.png",
         "number": 7,
     }
-    good = [Item(whole, "rose car", ["flower"], id=f"good{number}") for number in range(3)]
+    good = [Item(full, "rose car", ["flower"], id=f"good{number}") for number in range(3)]
     items = [*good, *(Item(image, "rose", ["flower"], id=name) for name, image in bad.items())]
     with Collection.build(
         items, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"
@@ -217,14 +217,14 @@ def test_bad_pictures_are_reported_and_left_out_or_refused(tmp_path):
         ("rose", "must be acqh.collection.Item"),
     ],
 )
-def test_items_that_cannot_be_stored_are_left_out_with_the_reason(collection, item, reason):
+def test_items_that_cannot_be_stored_are_skipped_with_the_reason(collection, item, reason):
     report = collection.add([item])
     assert report.ids == ()
     assert reason in report.skipped[0][1]
     assert len(collection) == 60
 
 
-def test_labels_given_as_one_text_are_a_mistake():
+def test_labels_in_one_string_are_rejected():
     with pytest.raises(CollectionError, match="several strings"):
         Item(text="rose", labels="flower")
 
@@ -236,7 +236,7 @@ def add_member(tar, name, content):
 
 
 def test_samples_of_a_tar_file_are_items(tmp_path):
-    image = picture(tmp_path / "a.png").read_bytes()
+    image = write_image(tmp_path / "a.png").read_bytes()
     (tmp_path / "a.png").unlink()
     with tarfile.open(tmp_path / "0.tar", "w") as tar:
         for key in ("a", "b"):
@@ -257,7 +257,7 @@ def test_samples_of_a_tar_file_are_items(tmp_path):
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 def test_an_image_folder_of_hugging_face_is_a_manifest(tmp_path, ending):
     (tmp_path / "train").mkdir()
-    picture(tmp_path / "train" / "a.png")
+    write_image(tmp_path / "train" / "a.png")
     metadata = tmp_path / f"metadata.{ending}"
     if ending == "csv":
         metadata.write_text("file_name,caption\ntrain/a.png,a dog\n")
@@ -267,14 +267,14 @@ def test_an_image_folder_of_hugging_face_is_a_manifest(tmp_path, ending):
     assert (str(item.image), item.text) == ("train/a.png", "a dog")
 
 
-def test_images_in_a_folder_come_before_a_tar_file_beside_them(tmp_path):
-    picture(tmp_path / "a.png")
+def test_images_in_a_folder_take_precedence_over_a_tar_file(tmp_path):
+    write_image(tmp_path / "a.png")
     tarfile.open(tmp_path / "backup.tar", "w").close()
     assert [item.fields["file"] for item in open_source(tmp_path).items] == ["a.png"]
 
 
 def test_metadata_that_name_no_files_are_no_manifest(tmp_path):
-    picture(tmp_path / "a.png")
+    write_image(tmp_path / "a.png")
     (tmp_path / "metadata.csv").write_text("camera,iso\nx,100\n")
     assert [item.fields["file"] for item in open_source(tmp_path).items] == ["a.png"]
 
@@ -282,7 +282,7 @@ def test_metadata_that_name_no_files_are_no_manifest(tmp_path):
 def test_images_inside_a_table_are_items(tmp_path):
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
-    image = picture(tmp_path / "a.png").read_bytes()
+    image = write_image(tmp_path / "a.png").read_bytes()
     (tmp_path / "a.png").unlink()
     table = arrow.table({"image": [{"bytes": image, "path": None}], "caption": ["a dog"]})
     (tmp_path / "data").mkdir()

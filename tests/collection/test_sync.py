@@ -1,4 +1,4 @@
-"""A collection follows a folder of images: built from it, then synced with it."""
+"""A collection is built from a folder of images and synced with it."""
 
 import io
 import os
@@ -39,19 +39,19 @@ SMALL = {"image_encoder": "hog", "text_encoder": "tfidf", "n_components": 2, "n_
 
 
 @pytest.fixture
-def followed(photos, tmp_path):
+def tracked(photos, tmp_path):
     with Collection.build(photos, tmp_path / "photos.acqh", **SMALL) as collection:
         yield collection
 
 
 def test_images_of_a_folder_are_counted_before_they_are_read(photos, tmp_path):
-    told = []
+    events = []
     images = folder_items(photos)
     assert images.n_items == len(IDS)
     Collection.build(
-        images, tmp_path / "a.acqh", **SMALL, progress=lambda *each: told.append(each)
+        images, tmp_path / "a.acqh", **SMALL, progress=lambda *each: events.append(each)
     ).close()
-    assert (3, 3, "encoding images") in told
+    assert (3, 3, "encoding images") in events
 
 
 def counts(report):
@@ -62,12 +62,12 @@ def files(collection):
     return {identifier: collection.item(identifier).fields["file"] for identifier in collection}
 
 
-def test_a_folder_without_a_manifest_is_built_with_names_as_words(followed):
-    assert set(followed) == IDS
+def test_file_names_are_keywords_in_a_folder_without_a_table(tracked):
+    assert set(tracked) == IDS
     for words in ("colosseum", "rome colosseum", "holiday 2"):
-        hits = followed.search(text=words, mode="keyword").hits
+        hits = tracked.search(text=words, mode="keyword").hits
         assert hits[0].fields["file"] == "holiday in Rome/colosseum_2.JPG"
-    assert followed.verify().ok
+    assert tracked.verify().ok
 
 
 def test_dates_and_orientation_of_photographs_are_kept(photos, tmp_path):
@@ -84,100 +84,103 @@ def test_dates_and_orientation_of_photographs_are_kept(photos, tmp_path):
         assert image.size == (32, 64)
 
 
-def test_sync_of_an_unchanged_folder_changes_nothing(followed, photos):
-    before = followed.revision
+def test_sync_of_an_unchanged_folder_changes_nothing(tracked, photos):
+    before = tracked.revision
     os.utime(photos / "sea.png", (1e9, 1e9))  # another time, but the same content
     for _ in range(2):
-        report = followed.sync(photos)
+        report = tracked.sync(photos)
         assert counts(report) == (0, 0, 0, 0)
         assert report.n_unchanged == 3
-    assert followed.revision == before + 1  # the new time
-    assert followed.verify().ok
+    assert tracked.revision == before + 1  # the new time
+    assert tracked.verify().ok
 
 
-def test_new_changed_moved_and_deleted_files_are_followed(followed, photos):
+def test_new_changed_moved_and_deleted_files_are_tracked(tracked, photos):
     save(photos / "new" / "dog.png", 10)
     save(photos / "sea.png", 11)
     (photos / "old").mkdir()
     (photos / "holiday in Rome" / "colosseum_2.JPG").rename(photos / "old" / "arena.jpg")
     (photos / "holiday in Rome" / "deep" / "cat.webp").unlink()
-    small = followed.thumbnail("sea.png")
-    report = followed.sync(photos)
+    small = tracked.thumbnail("sea.png")
+    report = tracked.sync(photos)
     assert report.new == ("new/dog.png",)
     assert report.changed == ("sea.png",)
     assert report.moved == ("holiday in Rome/colosseum_2.JPG",)
     assert report.deleted == ("holiday in Rome/deep/cat.webp",)
-    assert files(followed) == {
+    assert files(tracked) == {
         "sea.png": "sea.png",
         "holiday in Rome/colosseum_2.JPG": "old/arena.jpg",
         "new/dog.png": "new/dog.png",
     }
-    assert followed.thumbnail("sea.png") != small
-    assert followed.search(text="arena", mode="keyword").hits[0].id == report.moved[0]
-    assert not followed.search(text="colosseum", mode="keyword").hits
-    assert followed.verify().ok
-    assert counts(followed.sync(photos)) == (0, 0, 0, 0)
+    assert tracked.thumbnail("sea.png") != small
+    assert tracked.search(text="arena", mode="keyword").hits[0].id == report.moved[0]
+    assert not tracked.search(text="colosseum", mode="keyword").hits
+    assert tracked.verify().ok
+    assert counts(tracked.sync(photos)) == (0, 0, 0, 0)
 
 
-def test_a_file_in_the_place_of_a_moved_one_is_another_item(followed, photos):
+def test_a_file_in_the_place_of_a_moved_one_is_another_item(tracked, photos):
     (photos / "sea.png").rename(photos / "ocean.png")
     save(photos / "sea.png", 12)
-    report = followed.sync(photos)
+    report = tracked.sync(photos)
     assert (report.new, report.moved) == (("sea.png#2",), ("sea.png",))
-    names = files(followed)
+    names = files(tracked)
     assert (names["sea.png"], names["sea.png#2"]) == ("ocean.png", "sea.png")
 
 
-def test_files_that_change_places_keep_their_ids(followed, photos):
+def test_files_that_change_places_keep_their_ids(tracked, photos):
     sea, other = photos / "sea.png", photos / "other.png"
     save(other, 13)
-    followed.sync(photos)
+    tracked.sync(photos)
     sea.rename(photos / "third.png")
     other.rename(sea)
     (photos / "third.png").rename(other)
-    assert counts(followed.sync(photos)) == (0, 0, 2, 0)
-    assert files(followed)["sea.png"] == "other.png"
+    assert counts(tracked.sync(photos)) == (0, 0, 2, 0)
+    assert files(tracked)["sea.png"] == "other.png"
 
 
-def test_copies_are_items_of_their_own(followed, photos):
+def test_copies_are_separate_items(tracked, photos):
     (photos / "copy.png").write_bytes((photos / "sea.png").read_bytes())
-    assert followed.sync(photos).new == ("copy.png",)
+    assert tracked.sync(photos).new == ("copy.png",)
     (photos / "sea.png").unlink()
-    assert followed.sync(photos).deleted == ("sea.png",)
+    assert tracked.sync(photos).deleted == ("sea.png",)
 
 
-def test_unreadable_images_are_listed_and_what_was_read_of_them_stays(followed, photos):
+def test_unreadable_images_are_listed_and_their_items_kept(tracked, photos):
     (photos / "broken.png").write_bytes(b"no image")
     (photos / "sea.png").write_bytes(b"half of an im")
     (photos / "link.png").symlink_to(photos / "sea.png")
     for _ in range(2):
-        report = followed.sync(photos)
+        report = tracked.sync(photos)
         assert counts(report) == (0, 0, 0, 0)
         assert {name for name, _ in report.unreadable} == {"broken.png", "sea.png", "link.png"}
-    assert set(followed) == IDS
+        plan = tracked.sync(photos, dry_run=True)
+        assert counts(plan) == (0, 0, 0, 0)
+        assert dict(plan.unreadable).keys() == dict(report.unreadable).keys()
+    assert set(tracked) == IDS
 
 
-def test_a_folder_that_cannot_be_listed_loses_nothing(followed, photos, tmp_path):
+def test_a_folder_that_cannot_be_listed_loses_nothing(tracked, photos, tmp_path):
     inner = photos / "holiday in Rome"
     inner.rename(tmp_path / "elsewhere")
     inner.symlink_to(tmp_path / "elsewhere")
-    report = followed.sync(photos)
+    report = tracked.sync(photos)
     assert counts(report) == (0, 0, 0, 0)
     assert [name for name, _ in report.unreadable] == ["holiday in Rome"]
 
 
-def test_an_empty_or_missing_folder_removes_nothing(followed, photos, tmp_path):
-    kept = photos.rename(tmp_path / "kept")
+def test_an_empty_or_missing_folder_removes_nothing(tracked, photos, tmp_path):
+    moved = photos.rename(tmp_path / "kept")
     with pytest.raises(CollectionError, match="mounted"):
-        followed.sync(photos)
+        tracked.sync(photos)
     photos.mkdir()
     with pytest.raises(CollectionError, match="delete=True"):
-        followed.sync(photos)
-    assert set(followed) == IDS
-    assert len(followed.sync(photos, delete=True).deleted) == 3
+        tracked.sync(photos)
+    assert set(tracked) == IDS
+    assert len(tracked.sync(photos, delete=True).deleted) == 3
     photos.rmdir()
-    kept.rename(photos)
-    assert len(followed.sync(photos).new) == 3
+    moved.rename(photos)
+    assert len(tracked.sync(photos).new) == 3
 
 
 def test_items_from_elsewhere_stay_and_manifests_are_not_guessed_at(collection, photos):
@@ -191,16 +194,16 @@ def test_items_from_elsewhere_stay_and_manifests_are_not_guessed_at(collection, 
         collection.sync(photos)
 
 
-def test_labels_and_texts_given_to_an_image_outlive_its_change(followed, photos):
+def test_labels_and_captions_of_an_image_survive_its_change(tracked, photos):
     from acqh.collection import Item
 
-    stored = followed.item("sea.png")
+    stored = tracked.item("sea.png")
     fields = {**stored.fields, "place": "Ostia"}
     item = Item(photos / "sea.png", "waves", ["animal"], "sea.png", fields)
-    followed.upsert(item)
+    tracked.upsert(item)
     save(photos / "sea.png", 21)
-    assert followed.sync(photos).changed == ("sea.png",)
-    after = followed.item("sea.png")
+    assert tracked.sync(photos).changed == ("sea.png",)
+    after = tracked.item("sea.png")
     assert (after.text, after.labels, after.fields["place"]) == ("waves", ("animal",), "Ostia")
 
 
@@ -216,16 +219,16 @@ Collection.open(sys.argv[1]).sync(sys.argv[2], progress=stop)
 """
 
 
-def test_a_killed_sync_goes_on_where_it_was_stopped(followed, photos):
+def test_a_killed_sync_goes_on_where_it_was_stopped(tracked, photos):
     for number in range(70):
         save(photos / "many" / f"{number}.png", 100 + number, size=(8, 8))
     (photos / "sea.png").rename(photos / "ocean.png")
-    call = [sys.executable, "-c", KILLED, str(followed.path), str(photos)]
+    call = [sys.executable, "-c", KILLED, str(tracked.path), str(photos)]
     assert subprocess.run(call, check=False).returncode == -9
-    report = followed.sync(photos)
+    report = tracked.sync(photos)
     assert counts(report) == (6, 0, 0, 0)  # 64 were stored, and the move
-    assert len(followed) == 73
-    assert followed.verify().ok
+    assert len(tracked) == 73
+    assert tracked.verify().ok
 
 
 def test_a_build_reads_each_image_once_and_lists_the_folder_once(photos, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Removed items: what they were given comes back with their files, and what is removed stays so."""
+"""Removed items stay removed; restored files regain their annotations."""
 
 import os
 import shutil
@@ -48,7 +48,7 @@ def collection(built, photos, tmp_path):
         yield opened
 
 
-def given(collection, identifier):
+def annotations_of(collection, identifier):
     item = collection.item(identifier)
     return item.text, item.labels, item.fields.get("place")
 
@@ -60,7 +60,7 @@ def take_away(path):
     return lambda: path.write_bytes(content)
 
 
-def test_equal_files_get_back_what_each_was_given(collection, photos):
+def test_equal_files_regain_their_annotations(collection, photos):
     for name, text, label in (("a/0.png", "first", "dog"), ("b/copy.png", "second", "car")):
         collection.annotate(Item(id=name, text=text, labels=[label], fields={"place": text}))
     back = [take_away(photos / name) for name in ("a/0.png", "b/copy.png")]
@@ -68,12 +68,12 @@ def test_equal_files_get_back_what_each_was_given(collection, photos):
     for bring in back:
         bring()
     assert len(collection.sync(photos).new) == 2
-    assert given(collection, "a/0.png") == ("first", ("dog",), "first")
-    assert given(collection, "b/copy.png") == ("second", ("car",), "second")
+    assert annotations_of(collection, "a/0.png") == ("first", ("dog",), "first")
+    assert annotations_of(collection, "b/copy.png") == ("second", ("car",), "second")
     assert collection.verify().problems == ()
 
 
-def test_equal_files_that_come_back_elsewhere_get_one_each(collection, photos):
+def test_equal_files_restored_elsewhere_regain_one_annotation_each(collection, photos):
     for name in ("a/0.png", "b/copy.png"):
         collection.annotate(Item(id=name, text=f"caption {name}"))
     content = (photos / "a" / "0.png").read_bytes()
@@ -104,7 +104,7 @@ def test_a_caption_that_was_replaced_does_not_return_on_a_copy(collection, photo
     assert not collection.search(text="SECRET", mode="keyword").hits
 
 
-def test_a_caption_that_an_equal_file_took_over_is_not_given_twice(collection, photos):
+def test_a_caption_taken_over_by_an_equal_file_is_not_restored_twice(collection, photos):
     collection.annotate(Item(id="a/0.png", text="SECRET"))
     bring = take_away(photos / "a" / "0.png")
     collection.sync(photos)
@@ -115,7 +115,7 @@ def test_a_caption_that_an_equal_file_took_over_is_not_given_twice(collection, p
     assert collection.item("a/0.png").text == ""
 
 
-def test_a_caption_that_was_taken_away_does_not_come_back(collection, photos):
+def test_a_cleared_caption_is_not_restored(collection, photos):
     collection.annotate(Item(id="a/1.png", text="SECRET", labels=["dog"]))
     bring = take_away(photos / "a" / "1.png")
     collection.sync(photos)
@@ -126,7 +126,7 @@ def test_a_caption_that_was_taken_away_does_not_come_back(collection, photos):
     collection.sync(photos)
     bring()
     collection.sync(photos)
-    assert given(collection, "a/1.png") == ("", (), None)
+    assert annotations_of(collection, "a/1.png") == ("", (), None)
 
 
 def nothing_new(collection, photos):
@@ -154,7 +154,7 @@ def test_a_removed_item_stays_removed_until_its_file_changes(collection, photos)
         assert retrained.verify().problems == ()
 
 
-def test_a_removed_item_whose_file_goes_and_comes_back_stays_removed(collection, photos):
+def test_a_removed_item_stays_removed_after_its_file_is_restored(collection, photos):
     collection.remove("a/2.png")
     bring = take_away(photos / "a" / "2.png")
     assert nothing_new(collection, photos)
@@ -171,7 +171,7 @@ def test_one_of_two_equal_items_can_be_removed(collection, photos):
     assert "b/copy.png" not in collection
 
 
-def test_a_removed_file_is_seen_as_part_of_a_folder_around_it(collection, photos):
+def test_a_removed_file_is_part_of_its_parent_folder(collection, photos):
     collection.remove("a/2.png")
     assert nothing_new(collection, photos / "a")
     assert nothing_new(collection, photos)
@@ -183,7 +183,7 @@ def stored_bytes(path):
     )
 
 
-def test_forgetting_leaves_no_word_of_removed_items_in_the_files(collection, photos):
+def test_forget_leaves_no_text_of_removed_items_on_disk(collection, photos):
     collection.annotate(Item(id="a/1.png", text="Gorgonzola", fields={"place": "Taleggio"}))
     collection.annotate(Item(id="a/2.png", text="Provolone"))
     bring = take_away(photos / "a" / "1.png")
@@ -199,20 +199,20 @@ def test_forgetting_leaves_no_word_of_removed_items_in_the_files(collection, pho
         assert nothing_new(opened, photos), "what was removed stays removed"
         bring()
         opened.sync(photos)
-        assert given(opened, "a/1.png") == ("", (), None)
+        assert annotations_of(opened, "a/1.png") == ("", (), None)
 
 
 # Taking captions, labels and fields away.
 
 
-def test_what_is_given_empty_is_taken_away_and_what_is_not_given_stays(collection):
+def test_empty_annotations_clear_and_missing_ones_keep_values(collection):
     collection.annotate(Item(id="a/1.png", text="waves", labels=["sea"], fields={"place": "Rome"}))
     collection.annotate(Item(id="a/1.png"))
-    assert given(collection, "a/1.png") == ("waves", ("sea",), "Rome")
+    assert annotations_of(collection, "a/1.png") == ("waves", ("sea",), "Rome")
     collection.annotate(Item(id="a/1.png", text=""))
-    assert given(collection, "a/1.png") == ("", ("sea",), "Rome")
+    assert annotations_of(collection, "a/1.png") == ("", ("sea",), "Rome")
     collection.annotate(Item(id="a/1.png", labels=[], fields={"place": None}))
-    assert given(collection, "a/1.png") == ("", (), None)
+    assert annotations_of(collection, "a/1.png") == ("", (), None)
     assert "place" not in collection.item("a/1.png").fields
     assert "file" in collection.item("a/1.png").fields
     assert collection.verify().problems == ()
@@ -222,8 +222,8 @@ def test_what_is_given_empty_is_taken_away_and_what_is_not_given_stays(collectio
 def test_none_takes_away(collection, empty):
     collection.annotate(Item(id="a/1.png", text="waves", labels=["sea"]))
     collection.annotate(Item(id="a/1.png", **empty))
-    assert given(collection, "a/1.png")[0] == ""
-    assert given(collection, "a/1.png")[1] == (() if "labels" in empty else ("sea",))
+    assert annotations_of(collection, "a/1.png")[0] == ""
+    assert annotations_of(collection, "a/1.png")[1] == (() if "labels" in empty else ("sea",))
 
 
 def test_an_item_without_image_keeps_its_text(built, tmp_path):
@@ -249,15 +249,17 @@ def test_a_caption_that_was_taken_away_no_longer_moves_the_code(collection):
     ]
 
 
-def test_empty_cells_of_a_table_take_away_if_that_is_said(collection, tmp_path):
+def test_empty_cells_of_a_table_clear_values_if_requested(collection, tmp_path):
     table = tmp_path / "labels.csv"
     table.write_text("id,text,labels,place\na/1.png,waves,sea,Rome\n")
     collection.annotate(table)
     table.write_text("id,text,labels,place\na/1.png,,dog,\n")
     collection.annotate(table)
-    assert given(collection, "a/1.png") == ("waves", ("dog",), "Rome")
+    assert annotations_of(collection, "a/1.png") == ("waves", ("dog",), "Rome")
     collection.annotate(table, clear=True)
-    assert given(collection, "a/1.png") == ("", ("dog",), None)
+    assert annotations_of(collection, "a/1.png") == ("", ("dog",), None)
     table.write_text("id,place\na/1.png,Ostia\n")
     collection.annotate(table, clear=True)
-    assert given(collection, "a/1.png") == ("", ("dog",), "Ostia"), "no column, nothing taken away"
+    assert annotations_of(collection, "a/1.png") == ("", ("dog",), "Ostia"), (
+        "values without a column are kept"
+    )

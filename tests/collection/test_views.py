@@ -1,4 +1,4 @@
-"""Items with labels or without, with one view or several, and encoders of one's own."""
+"""Items with and without labels, with one or several views, and custom encoders."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def test_items_may_have_one_view_only(tmp_path, make_items):
         assert {hit.has_thumbnail for hit in hits} == {True, False}
 
 
-def test_a_collection_of_texts_alone_cannot_be_asked_by_picture(tmp_path, make_items):
+def test_a_collection_of_texts_rejects_image_queries(tmp_path, make_items):
     items = make_items(30, pictures=False)
     with Collection.build(
         items, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"
@@ -53,7 +53,7 @@ def test_a_collection_of_texts_alone_cannot_be_asked_by_picture(tmp_path, make_i
         assert collection.thumbnail("x0")
 
 
-def test_labels_never_seen_by_the_model_are_kept_and_can_be_asked_for(collection, make_items):
+def test_labels_unknown_to_the_model_are_kept_and_can_be_searched(collection, make_items):
     item = make_items(1)[0]
     collection.add(Item(item.image, item.text, ["poodle"], id="x"))
     assert collection.labels()["poodle"] == 1
@@ -63,11 +63,11 @@ def test_labels_never_seen_by_the_model_are_kept_and_can_be_asked_for(collection
 
 @pytest.mark.parametrize("scale", [1e-320, 1e-45, 1e-6, 1e6, 1e307])
 def test_only_ratios_of_weights_count(collection, scale):
-    asked = {"text": "dog fur", "item": "item1", "k": 5, "mode": "semantic"}
+    query = {"text": "dog fur", "item": "item1", "k": 5, "mode": "semantic"}
     weights = {"text": 4.0, "item": 1.0}
-    expected = collection.search(**asked, weights=weights)
+    expected = collection.search(**query, weights=weights)
     scaled = {name: weight * scale for name, weight in weights.items()}
-    answer = collection.search(**asked, weights=scaled)
+    answer = collection.search(**query, weights=scaled)
     assert [hit.id for hit in answer.hits] == [hit.id for hit in expected.hits]
     np.testing.assert_allclose(
         [hit.score for hit in answer.hits], [hit.score for hit in expected.hits], rtol=1e-3
@@ -79,7 +79,7 @@ def test_only_ratios_of_weights_count(collection, scale):
     )
 
 
-def test_weights_say_what_counts(collection, make_items):
+def test_weights_change_the_ranking(collection, make_items):
     rose = "rose tulip petal"
     dog = make_items(1)[0].image
 
@@ -120,7 +120,7 @@ def test_weights_say_what_counts(collection, make_items):
         ({"text": "dog", "where": {"label": ()}}, "no value for 'label'"),
     ],
 )
-def test_queries_that_cannot_be_answered_are_refused(collection, query, reason):
+def test_queries_that_cannot_be_answered_are_rejected(collection, query, reason):
     with pytest.raises((CollectionError, InvalidInputError), match=reason):
         collection.search(**query)
 
@@ -134,10 +134,10 @@ def test_data_that_brings_features_is_searched_by_features(tmp_path):
         assert collection.add(later.without_labels()).ids == tuple(map(str, range(250, 300)))
         query = data.views["text"][7]
         answer = collection.search(vector={"text": query}, k=20)
-        wanted = data.label_names[int(data.labels[7].argmax())]
+        expected = data.label_names[int(data.labels[7].argmax())]
         numbers = [int(hit.id) for hit in answer.hits]
-        found = [data.label_names[int(data.labels[number].argmax())] for number in numbers]
-        assert found.count(wanted) > 14
+        result = [data.label_names[int(data.labels[number].argmax())] for number in numbers]
+        assert result.count(expected) > 14
         with pytest.raises(CollectionError, match="one row at a time"):
             collection.search(image=data.views["image"][:5])
         with pytest.raises(CollectionError, match="built from features"):
@@ -177,7 +177,7 @@ class MeanColour(BaseEstimator):
         return np.asarray(picture, dtype=float).mean(axis=(0, 1))
 
 
-def test_texts_of_items_that_bring_features_are_found_by_words(tmp_path):
+def test_texts_of_items_with_features_are_found_by_keywords(tmp_path):
     rng = np.random.default_rng(0)
     views = {"image": rng.normal(size=(60, 8)), "text": rng.normal(size=(60, 8))}
     texts = [f"{'rose' if row % 2 else 'car'} number{row}" for row in range(60)]
@@ -189,7 +189,7 @@ def test_texts_of_items_that_bring_features_are_found_by_words(tmp_path):
             collection.search(text="rose", mode="semantic")
 
 
-def test_an_encoder_of_ones_own_is_fitted_stored_and_loaded(tmp_path, make_items, monkeypatch):
+def test_a_custom_encoder_is_fitted_stored_and_loaded(tmp_path, make_items, monkeypatch):
     monkeypatch.delitem(named.STORED, "MeanColour", raising=False)
     with pytest.raises(InvalidInputError, match="MeanColour"):
         # Said at once, not after all pictures have been described.
@@ -206,7 +206,7 @@ def test_an_encoder_of_ones_own_is_fitted_stored_and_loaded(tmp_path, make_items
         register_encoder(BaseEstimator)
 
 
-def test_a_build_replaces_a_collection_only_when_told_and_nothing_else_ever(tmp_path, make_items):
+def test_a_build_overwrites_a_collection_only_on_request_and_nothing_else(tmp_path, make_items):
     path = tmp_path / "c.acqh"
     Collection.build(make_items(30), path, image_encoder="hog", text_encoder="tfidf").close()
     with Collection.open(path) as old:
@@ -238,7 +238,7 @@ def test_a_build_replaces_a_collection_only_when_told_and_nothing_else_ever(tmp_
         )
 
 
-def test_a_query_that_is_described_already_is_answered_as_the_raw_one(tmp_path):
+def test_an_encoded_query_gives_the_hits_of_the_raw_query(tmp_path):
     words = ["rose", "tulip", "car", "bus", "boat", "lily"]
     items = [Item(Image.new("RGB", (16, 16), (40 * n, 9, 9)), word, id=word)
              for n, word in enumerate(words)]  # fmt: skip
@@ -247,13 +247,13 @@ def test_a_query_that_is_described_already_is_answered_as_the_raw_one(tmp_path):
     ) as built:
         encoders = built.opened.facts.encoders
         for query in ({"text": "tulip"}, {"image": items[3].image}):
-            wanted = built.search(**query, mode="semantic").hits
+            expected = built.search(**query, mode="semantic").hits
             ((view, raw),) = query.items()
             rows = encoders[view].transform([raw])
             for row in (rows, rows.toarray()[0] if hasattr(rows, "toarray") else rows[0].tolist()):
-                found = built.search(vector={view: row}).hits
-                assert [(hit.id, hit.score) for hit in found] == [
-                    (hit.id, hit.score) for hit in wanted
+                result = built.search(vector={view: row}).hits
+                assert [(hit.id, hit.score) for hit in result] == [
+                    (hit.id, hit.score) for hit in expected
                 ]
         with pytest.raises(CollectionError, match="numbers"):
             built.search(vector={"text": "tulip"})

@@ -18,7 +18,7 @@ def index_of(counts):
     return connection
 
 
-def made_words(n, seed=0):
+def random_words(n, seed=0):
     rng = random.Random(seed)
     letters = ("abcdeéñß", "aab", "ﬁmno")
     return {
@@ -38,23 +38,23 @@ def nearest(word, counts):
     for other, n_rows in counts.items():
         if len(word) < 4 or not max(len(word) - 2, 4) <= len(other) <= len(word) + 2:
             continue
-        wanted, grams = trigrams(word), trigrams(other)
-        similarity = 2 * len(wanted & grams) / (len(wanted) + len(grams))
+        word_grams, grams = trigrams(word), trigrams(other)
+        similarity = 2 * len(word_grams & grams) / (len(word_grams) + len(grams))
         if similarity >= 0.4:
             scored.append((-similarity, -n_rows, other))
     return [other for _, _, other in sorted(scored)[:3]]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_similar_words_are_those_that_a_comparison_with_all_finds(seed):
-    connection = index_of(made_words(400, seed))
+def test_similar_words_equal_those_of_an_exhaustive_comparison(seed):
+    connection = index_of(random_words(400, seed))
     vocabulary = Vocabulary(connection)
     counts = dict(connection.execute("SELECT term, doc FROM temp.vocabulary"))
-    asked = [*made_words(300, seed + 10), *counts, "x" * 500, "ab" * 50]
-    assert [vocabulary.similar(word) for word in asked] == [nearest(w, counts) for w in asked]
+    queries = [*random_words(300, seed + 10), *counts, "x" * 500, "ab" * 50]
+    assert [vocabulary.similar(word) for word in queries] == [nearest(w, counts) for w in queries]
 
 
-def test_short_prefixes_are_completed_by_the_most_frequent_words():
+def test_short_prefixes_are_completed_with_the_most_frequent_words():
     vocabulary = Vocabulary(index_of({"dog": 1, "dots": 3, "deer": 2, "cat": 1, "d": 1}))
     assert vocabulary.beginning("d", 3) == ["dots", "deer", "d"]
     assert vocabulary.beginning("do", 9) == ["dots", "dog"]
@@ -67,7 +67,7 @@ def test_an_empty_vocabulary_has_nothing_similar():
     assert vocabulary.beginning("f", 9) == []
 
 
-def test_unknown_words_are_not_compared_with_the_whole_vocabulary(monkeypatch):
+def test_unknown_words_are_not_compared_with_the_full_vocabulary(monkeypatch):
     rng = random.Random(0)
     counts = {"".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=8)): 1 for _ in range(3_000)}
     vocabulary = Vocabulary(index_of(counts))

@@ -1,4 +1,4 @@
-"""Restricted searches are exact, whatever fields hold and are called."""
+"""Filtered searches are exact for all field names and values."""
 
 import numpy as np
 import pytest
@@ -104,34 +104,34 @@ def test_every_label_that_can_be_stored_can_be_searched_for(collection):
     collection.remove("long")
 
 
-def test_a_field_that_no_item_has_is_refused_with_those_there_are(collection):
-    for asked in ("yeer=70", {"label": "animal", "yeer": 70}):
+def test_an_unknown_field_is_rejected_with_the_list_of_fields(collection):
+    for condition in ("yeer=70", {"label": "animal", "yeer": 70}):
         with pytest.raises(CollectionError, match="; there are: label, "):
-            found(collection, asked)
+            found(collection, condition)
         with pytest.raises(CollectionError, match="field"):
-            collection.browse(where=asked)
+            collection.browse(where=condition)
     assert found(collection, {"year": 71}) == set()
 
 
-def test_a_label_that_no_item_has_is_rejected_with_those_there_are(collection):
-    for asked in ("label=qqq", {"label": ["animal", "qqq"]}, {"year": 70, "label": "qqq"}):
+def test_an_unknown_label_is_rejected_with_the_list_of_labels(collection):
+    for condition in ("label=qqq", {"label": ["animal", "qqq"]}, {"year": 70, "label": "qqq"}):
         for ask in (collection.browse, lambda where: found(collection, where)):
             with pytest.raises(CollectionError, match=r"qqq.*animal"):
-                ask(where=asked)
+                ask(where=condition)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("true", {"yes"}), ("False", {"no"})])
 def test_booleans_are_found_by_text(collection, text, expected):
-    made = [
+    built = [
         Item(text="dog", id=name, fields={"favourite": name == "yes"}) for name in ("yes", "no")
     ]
-    collection.upsert(made)
+    collection.upsert(built)
     assert found(collection, f"favourite={text}") == expected
     assert found(collection, {"favourite": text}) == expected
     collection.remove(["yes", "no"])
 
 
-def test_a_text_that_says_true_is_found_as_it_is(collection):
+def test_the_text_true_is_not_read_as_a_boolean(collection):
     collection.upsert(Item(text="dog", id="text", fields={"answer": "true"}))
     assert found(collection, "answer=true") == {"text"}
     assert found(collection, "answer=True") == set()
@@ -145,7 +145,7 @@ def test_labels_in_the_plural_are_labels(collection):
 
 
 @pytest.mark.parametrize("typed", ["Animal", "animals", "anmal"])
-def test_a_label_that_no_item_has_says_which_was_meant(collection, typed):
+def test_an_unknown_label_is_rejected_with_a_suggestion(collection, typed):
     for ask in (collection.browse, lambda where: found(collection, where)):
         with pytest.raises(CollectionError, match=f"label '{typed}'; did you mean 'animal'"):
             ask(where={"label": typed})
@@ -159,25 +159,29 @@ def test_a_label_that_no_item_has_says_which_was_meant(collection, typed):
         ({"labels": "dog"}, "name of a field"),
     ],
 )
-def test_fields_that_cannot_be_stored_are_refused(collection, fields, message):
+def test_fields_that_cannot_be_stored_are_rejected(collection, fields, message):
     with pytest.raises(CollectionError, match=message):
         collection.add(Item(text="dog", fields=fields), strict=True)
 
 
-def test_a_number_does_not_find_the_text_that_says_it(tmp_path):
+def test_a_number_does_not_match_its_text(tmp_path):
     items = [Item(text="dog", id="number", fields={"year": 2000})]
     items += [Item(text="dog cat", id="text", fields={"year": "2000"})]
-    with Collection.build(items, tmp_path / "c.acqh", n_components=2, text_encoder="tfidf") as made:
-        assert found(made, {"year": 2000}) == {"number"}
-        assert found(made, {"year": "2000"}) == found(made, "year=2000") == {"number", "text"}
+    with Collection.build(
+        items, tmp_path / "c.acqh", n_components=2, text_encoder="tfidf"
+    ) as built:
+        assert found(built, {"year": 2000}) == {"number"}
+        assert found(built, {"year": "2000"}) == found(built, "year=2000") == {"number", "text"}
 
 
 def test_fields_of_nothing_are_fields_and_an_empty_collection_has_any(tmp_path):
     items = [Item(text="rose", fields={"none": None}), Item(text="dog rose")]
-    with Collection.build(items, tmp_path / "a.acqh", n_components=2, text_encoder="tfidf") as made:
-        assert made.search(text="rose", where={"none": 1}).hits == ()
-        made.remove(list(made))
-        assert made.search(text="rose", where={"place": "sea"}).hits == ()
+    with Collection.build(
+        items, tmp_path / "a.acqh", n_components=2, text_encoder="tfidf"
+    ) as built:
+        assert built.search(text="rose", where={"none": 1}).hits == ()
+        built.remove(list(built))
+        assert built.search(text="rose", where={"place": "sea"}).hits == ()
 
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4).filter(

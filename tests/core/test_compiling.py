@@ -1,4 +1,4 @@
-"""When loops are compiled, and what is said of it."""
+"""When loops are compiled, and the message about it."""
 
 import importlib
 import subprocess
@@ -29,7 +29,7 @@ def test_compiling_is_logged_once():
     assert done.stderr.count("\n") == done.stderr.count("compiling loops") == 1
 
 
-def test_numpy_runs_small_calls_however_many_there_are():
+def test_any_number_of_small_calls_runs_in_numpy():
     program = (
         "import sys\n"
         "from acqh._core.runtime import loops\n"
@@ -43,7 +43,7 @@ def test_numpy_runs_small_calls_however_many_there_are():
     assert done.stdout.split() == 3 * ["acqh.quantize.plain"] + ["acqh.quantize.compiled"]
 
 
-def test_plain_loops_have_the_names_of_compiled_ones():
+def test_numpy_loops_have_the_names_of_compiled_ones():
     plain, compiled = (
         importlib.import_module(f"acqh.quantize.{kind}") for kind in ("plain", "compiled")
     )
@@ -56,7 +56,7 @@ def test_plain_loops_have_the_names_of_compiled_ones():
     assert names <= vars(compiled).keys()
 
 
-def test_kept_code_that_names_a_class_which_has_moved_is_made_again(tmp_path, monkeypatch):
+def test_cached_code_with_a_moved_class_is_recompiled(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     for home in ("first_home", "second_home"):
         (tmp_path / f"{home}.py").write_text(

@@ -1,4 +1,4 @@
-"""Unknown keywords are answered with the nearest one."""
+"""Errors for unknown keywords suggest the nearest one."""
 
 import pytest
 from sklearn.base import clone

@@ -56,6 +56,6 @@ def test_many_classes_are_kept_sparse():
         (3, None, "sequence of sets"),
     ],
 )
-def test_wrong_labels_are_refused_with_the_reason(labels, names, message):
+def test_wrong_labels_are_rejected_with_the_reason(labels, names, message):
     with pytest.raises(LabelError, match=message):
         as_label_matrix(labels, names)

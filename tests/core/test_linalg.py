@@ -13,9 +13,9 @@ def test_solve_spd_is_the_least_norm_least_squares_solution(n, rank, seed):
     gram = factor @ factor.T
     right = gram @ rng.normal(size=(n, 2))
     expected = np.linalg.pinv(gram, rcond=1e-10, hermitian=True) @ right
-    found = solve_spd(gram, right)
-    np.testing.assert_allclose(gram @ found, right, atol=1e-6 * np.abs(right).max())
-    assert np.linalg.norm(found) <= np.linalg.norm(expected) * (1 + 1e-3) + 1e-9
+    result = solve_spd(gram, right)
+    np.testing.assert_allclose(gram @ result, right, atol=1e-6 * np.abs(right).max())
+    assert np.linalg.norm(result) <= np.linalg.norm(expected) * (1 + 1e-3) + 1e-9
 
 
 def test_solve_spd_of_a_zero_matrix_is_zero():
@@ -27,13 +27,13 @@ def test_whitening_makes_the_identity_of_all_that_the_matrix_spans(n, rank, seed
     rng = np.random.default_rng(seed)
     factor = rng.normal(size=(n, min(rank, n)))
     gram = factor @ factor.T
-    found = whiten(gram, ridge=0.5)
-    assert found.shape == (n, min(rank, n))
+    result = whiten(gram, ridge=0.5)
+    assert result.shape == (n, min(rank, n))
     np.testing.assert_allclose(
-        found.T @ (gram + 0.5 * np.eye(n)) @ found, np.eye(found.shape[1]), atol=1e-8
+        result.T @ (gram + 0.5 * np.eye(n)) @ result, np.eye(result.shape[1]), atol=1e-8
     )
     outside = np.eye(n) - factor @ np.linalg.pinv(factor)
-    np.testing.assert_allclose(outside @ found, 0, atol=1e-6)
+    np.testing.assert_allclose(outside @ result, 0, atol=1e-6)
 
 
 def test_principal_directions_are_leading_and_no_more_than_the_matrix_spans():
@@ -54,12 +54,12 @@ def test_eigen_form_solves_for_every_shift_and_keeps_the_eigenvalues(n, rank, se
     np.testing.assert_allclose(form.values, np.linalg.eigvalsh(gram), atol=1e-10)
     np.testing.assert_allclose(form.rotate_back(rotated), right, atol=1e-10)
     for shift in (0.01, 3.0):
-        found = form.rotate_back(form.solve(shift, rotated))
+        result = form.rotate_back(form.solve(shift, rotated))
         expected = np.linalg.solve(gram + shift * np.eye(n), right)
-        np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-8)
+        np.testing.assert_allclose(result, expected, rtol=1e-7, atol=1e-8)
 
 
-def test_leading_eigenvectors_are_those_of_the_largest_eigenvalues_and_no_more_than_there_are():
+def test_leading_eigenvectors_belong_to_the_largest_eigenvalues():
     factor = np.random.default_rng(0).normal(size=(30, 30))
     gram = factor @ factor.T
     values, vectors = EigenForm.of(gram).leading(5)

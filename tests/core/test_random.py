@@ -11,6 +11,6 @@ def test_a_generator_is_used_as_it_is():
 
 
 @pytest.mark.parametrize("wrong", ["x", -1, 0.5])
-def test_what_seeds_nothing_is_refused(wrong):
+def test_invalid_seeds_are_rejected(wrong):
     with pytest.raises(InvalidInputError, match="random_state"):
         check_rng(wrong)

@@ -1,4 +1,4 @@
-"""Objects survive JSON and named arrays, and nothing that is not allowed is let in."""
+"""Objects survive JSON and named arrays, and other values are rejected."""
 
 import copy
 import json
@@ -46,7 +46,7 @@ def sent(value: Any) -> Any:
     return unpack(json.loads(json.dumps(described, allow_nan=False)), arrays, HOMES)
 
 
-def test_everything_that_can_be_stored_comes_back() -> None:
+def test_every_storable_value_is_read_back() -> None:
     again = sent(WHOLE)
     np.testing.assert_array_equal(again.parts["x", "y"].numbers, np.arange(3.0))
     assert again.parts[()].kind == "b"
@@ -63,16 +63,16 @@ def test_names_that_contain_one_another_do_not_meet() -> None:
     assert [again["a"]["b"].tolist(), again["a/b"].tolist()] == [[0.0], [1.0]]
 
 
-def test_what_is_read_can_be_written_to() -> None:
+def test_loaded_arrays_are_writable() -> None:
     described, arrays = pack(np.ones(2), {})
     arrays["array"].flags.writeable = False
-    made = unpack(described, arrays, {})
-    made += 1
-    assert made.tolist() == [2.0, 2.0]
+    restored = unpack(described, arrays, {})
+    restored += 1
+    assert restored.tolist() == [2.0, 2.0]
 
 
 @pytest.mark.parametrize("value", [object(), max, int, np.array(["a"]), Outer({}, rest=print), 1j])
-def test_what_cannot_be_stored_is_refused(value: Any) -> None:
+def test_values_that_cannot_be_stored_are_rejected(value: Any) -> None:
     with pytest.raises(InvalidInputError, match="cannot be stored"):
         pack(value, HOMES)
 
@@ -88,7 +88,7 @@ def test_what_cannot_be_stored_is_refused(value: Any) -> None:
         ({"name": "a", "numbers": {"array": "m"}, "kind": "a"}, "'m'"),
     ],
 )
-def test_fields_are_what_their_annotations_say(fields: dict[str, Any], message: str) -> None:
+def test_fields_have_the_types_of_their_annotations(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         unpack({"class": "Inner", "fields": fields}, {"n": np.ones(2)}, HOMES)
 
@@ -124,6 +124,6 @@ def test_damaged_descriptions_raise_nothing_else(data: st.DataObject) -> None:
         unpack(described, arrays, HOMES)
 
 
-def test_a_description_without_end_is_refused() -> None:
+def test_endless_nesting_is_rejected() -> None:
     with pytest.raises(InvalidInputError, match="not readable"):
         unpack(NESTED, {}, {})

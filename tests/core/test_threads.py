@@ -18,7 +18,7 @@ def test_a_limit_holds_in_its_block_only():
     assert default_threads() == before
 
 
-def test_without_a_limit_there_is_a_thread_a_core():
+def test_without_a_limit_every_core_has_a_thread():
     assert 1 <= default_threads() <= (os.cpu_count() or 1)
 
 
@@ -27,7 +27,7 @@ def blas_threads():
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_one_blas_thread_is_given_back_as_it_was(fails):
+def test_the_number_of_blas_threads_is_restored(fails):
     with threadpool_limits(2, user_api="blas"):
         before = blas_threads()
         try:

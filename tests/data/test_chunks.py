@@ -1,4 +1,4 @@
-"""Chunks of a file: the rows that reading the whole gives, whoever reads them and in what order."""
+"""Chunks of a file: the same rows for every reader and order."""
 
 import os
 import pickle
@@ -163,11 +163,11 @@ def write_old_zarr(data: MultiViewData, folder: Path) -> Path:
     zarr = pytest.importorskip("zarr")
     group = zarr.open_group(folder / "data", mode="w", zarr_format=2)
     image = data.views["image"].astype(">f4")
-    made = group.create_array("image", shape=image.shape, dtype=">f4", chunks=(4, 2))
-    made[...] = image
+    array = group.create_array("image", shape=image.shape, dtype=">f4", chunks=(4, 2))
+    array[...] = image
     classes = np.arange(1, len(data) + 1)
-    made = group.create_array("labels", shape=classes.shape, dtype=classes.dtype, chunks=(100,))
-    made[...] = classes
+    array = group.create_array("labels", shape=classes.shape, dtype=classes.dtype, chunks=(100,))
+    array[...] = classes
     return folder / "data"
 
 
@@ -213,13 +213,13 @@ def assert_same(one: MultiViewData, other: MultiViewData) -> None:
 def test_chunks_are_the_rows_of_the_whole_in_any_order(write, n_items, chunk_size, seed) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = write(make(n_items), Path(folder))
-        whole = read(path, **({"orientation": "rows"} if path.suffix == ".mat" else {}))
+        full = read(path, **({"orientation": "rows"} if path.suffix == ".mat" else {}))
         chunks = listed(path, chunk_size)
         order = np.random.default_rng(seed).permutation(len(chunks))
         for number, rows in zip(
             order, read_chunks(chunks[number] for number in order), strict=True
         ):
-            expected = whole.subset(slice(chunks[number].start, chunks[number].stop))
+            expected = full.subset(slice(chunks[number].start, chunks[number].stop))
             assert len(chunks[number]) == len(rows)
             assert_same(rows, expected)
             assert_same(pickle.loads(pickle.dumps(chunks[number])).read(), expected)  # noqa: S301
@@ -262,7 +262,7 @@ def test_chunks_read_ahead_are_the_same(tmp_path: Path, write: Write) -> None:
         assert_same(plain, ahead)
 
 
-def test_an_error_ahead_comes_when_its_chunk_does(tmp_path: Path) -> None:
+def test_an_error_of_reading_ahead_is_raised_at_its_chunk(tmp_path: Path) -> None:
     folder = write_parquets(make(20), tmp_path)
     chunks = list_chunks(folder, chunk_size=5)
     (folder / "02.parquet").write_bytes(b"gone")
@@ -272,7 +272,7 @@ def test_an_error_ahead_comes_when_its_chunk_does(tmp_path: Path) -> None:
         next(reader)
 
 
-def test_reading_ahead_can_be_given_up(tmp_path: Path) -> None:
+def test_reading_ahead_can_be_stopped(tmp_path: Path) -> None:
     n_threads = threading.active_count()
     reader = read_chunks(list_chunks(write_npy(make(20), tmp_path), chunk_size=2), ahead=True)
     next(reader)
@@ -311,7 +311,7 @@ def test_a_chunk_of_a_file_that_is_gone_names_it(tmp_path: Path, write: Write) -
 
 
 @pytest.mark.parametrize("write", [write_npy, write_parquet, write_csv, write_npz, write_arrow])
-def test_a_file_that_has_lost_rows_since_it_was_listed_is_refused(tmp_path, write) -> None:
+def test_a_file_that_has_lost_rows_since_it_was_listed_is_rejected(tmp_path, write) -> None:
     path = write(make(8), tmp_path)
     chunk = pickle.loads(pickle.dumps(list_chunks(path, chunk_size=5)[1]))  # noqa: S301
     (tmp_path / "new").mkdir()
@@ -323,7 +323,7 @@ def test_a_file_that_has_lost_rows_since_it_was_listed_is_refused(tmp_path, writ
 
 
 @every_kind
-def test_a_fingerprint_tells_whether_files_have_changed(tmp_path: Path, write: Write) -> None:
+def test_a_fingerprint_detects_changed_files(tmp_path: Path, write: Write) -> None:
     path = write(make(8), tmp_path)
     before = listed(path, 4).fingerprint()
     assert listed(path, 3).fingerprint() == before
@@ -335,7 +335,7 @@ def test_a_fingerprint_tells_whether_files_have_changed(tmp_path: Path, write: W
 
 
 @pytest.mark.parametrize("size", [0, -1, 2.5, True])
-def test_a_chunk_size_that_is_no_positive_whole_number_is_refused(tmp_path, size) -> None:
+def test_a_chunk_size_that_is_no_positive_integer_is_rejected(tmp_path, size) -> None:
     with pytest.raises(ValueError, match="chunk_size"):
         list_chunks(write_npy(make(4), tmp_path), chunk_size=size)
 

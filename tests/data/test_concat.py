@@ -50,7 +50,7 @@ def test_a_part_without_labels_has_rows_without_labels():
     assert MultiViewData.concat([second]).labels is None
 
 
-def test_a_view_missing_in_one_part_is_absent_there_and_one_sparse_part_makes_it_sparse():
+def test_views_may_be_missing_or_sparse_in_single_parts():
     first = MultiViewData({"x": np.eye(2), "y": np.ones((2, 3))}, ids=[0, 1], name="first")
     second = MultiViewData({"y": sp.csr_array(np.ones((1, 3)))}, ids=[2])
     both = MultiViewData.concat([first, second])
@@ -70,7 +70,7 @@ def test_a_view_missing_in_one_part_is_absent_there_and_one_sparse_part_makes_it
         ({"items": {"z": [1]}}, InvalidInputError, r"columns \['caption'\], another \['z'\]"),
     ],
 )
-def test_parts_that_do_not_fit_are_refused(other, error, message):
+def test_parts_that_do_not_fit_are_rejected(other, error, message):
     first = MultiViewData({"x": np.eye(2)}, items={"caption": ["a", "b"]})
     options = {"views": {"x": np.ones((1, 2))}, "ids": [2], "items": {"caption": ["c"]}}
     with pytest.raises(error, match=message):
@@ -82,7 +82,7 @@ def test_nothing_cannot_be_put_together():
         MultiViewData.concat([])
 
 
-def test_numbers_beside_texts_stay_numbers() -> None:
+def test_numbers_next_to_texts_stay_numbers() -> None:
     parts = [
         MultiViewData({"image": np.eye(2)}, ids=ids, items={"year": column})
         for ids, column in (

@@ -1,4 +1,4 @@
-"""The embedded emoji set is what its documentation says, and its features are our encoders'."""
+"""The embedded emoji set matches its documentation, and its features those of the encoders."""
 
 import json
 import struct
@@ -14,7 +14,7 @@ import acqh
 from acqh._core.linalg import solve_spd
 from acqh.data import MultiViewData
 from acqh.data.datasets.named import _read_pack, load_emoji
-from acqh.encoders import word_vectorizer
+from acqh.encoders import tfidf_vectorizer
 
 DATA = load_emoji()
 PACK = files("acqh.data.datasets") / "emoji"
@@ -33,7 +33,7 @@ def test_shapes_and_names() -> None:
 
 
 def test_it_is_a_named_data_set_without_files() -> None:
-    info = acqh.list_datasets()[0]
+    info = next(info for info in acqh.list_datasets() if info.name == "emoji")
     data = acqh.load_dataset(info.name)
     assert info.is_available
     assert (info.n_items, info.n_labels) == (len(data), len(data.label_names))
@@ -53,7 +53,7 @@ def test_ids_spell_the_character() -> None:
     assert DATA.items["text"][row] == "red heart, emotion, heart, love, red"
 
 
-def test_every_picture_is_a_webp_file_of_its_stated_length() -> None:
+def test_every_image_is_a_webp_file_of_its_stated_length() -> None:
     for picture in DATA.items["image"]:
         magic, length, kind = struct.unpack("<4sI4s", picture[:12])
         assert (magic, kind) == (b"RIFF", b"WEBP")
@@ -88,8 +88,8 @@ def test_a_family_lies_in_one_group() -> None:
     assert all(len(group) == 1 for group in groups.values())
 
 
-def test_word_counts_are_those_of_the_text_encoder() -> None:
-    encoder = word_vectorizer(use_idf=False, norm=None)
+def test_word_counts_equal_those_of_the_text_encoder() -> None:
+    encoder = tfidf_vectorizer(use_idf=False, norm=None)
     counts = encoder.fit_transform(DATA.items["text"])
     assert tuple(encoder.get_feature_names_out()) == WORDS
     difference = counts - DATA.views["text"]
@@ -97,17 +97,17 @@ def test_word_counts_are_those_of_the_text_encoder() -> None:
 
 
 @pytest.mark.slow
-def test_image_features_are_those_of_the_picture_encoder() -> None:
+def test_image_features_equal_those_of_the_image_encoder() -> None:
     pytest.importorskip("PIL")
     pytest.importorskip("skimage")
-    from acqh.encoders import HogColour
+    from acqh.encoders import HogColor
 
-    features = HogColour().transform(DATA.items["image"])
+    features = HogColor().transform(DATA.items["image"])
     # One step of the stored bytes, for decoders and libraries that round differently.
     assert np.abs(features - DATA.views["image"]).max() < 1.5 / 255
 
 
-def test_the_pack_is_small_and_says_where_it_comes_from() -> None:
+def test_the_pack_is_small_and_names_its_source() -> None:
     sizes = {path.name: len(path.read_bytes()) for path in PACK.iterdir()}
     assert set(sizes) == {"NOTICE", "arrays.npz", "items.json"}
     assert sum(sizes.values()) < 3_500_000
@@ -132,7 +132,7 @@ def ridge_map(train: MultiViewData, query: MultiViewData, X: np.ndarray, Q: np.n
     return float(np.mean(precisions))
 
 
-def test_groups_can_be_told_from_pictures_and_from_texts() -> None:
+def test_groups_can_be_predicted_from_images_and_from_texts() -> None:
     train, query = DATA.split(test_size=0.2, groups="family", random_state=0)
     assert not set(train.items["family"]) & set(query.items["family"])
     assert ridge_map(train, query, train.views["image"], query.views["image"]) > 0.68

@@ -1,4 +1,4 @@
-"""Files made to hang or crash a reader are rejected with errors of acqh's own, and at once."""
+"""Files that could hang or crash a reader are rejected at once with acqh errors."""
 
 import csv
 import io
@@ -95,7 +95,7 @@ def test_a_class_that_is_not_utf8_is_read_as_text_is(tmp_path: Path) -> None:
     assert read(path).label_names == ("caf\ufffd",)
 
 
-def test_deep_json_beside_a_sample_is_an_error_of_ours(tmp_path: Path) -> None:
+def test_deeply_nested_json_of_a_sample_raises_an_acqh_error(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     path.write_bytes(tar_of(("a.txt", b"a"), ("a.json", DEEP.encode())))
     with pytest.raises(InvalidInputError, match="JSON"):
@@ -201,7 +201,7 @@ def test_threads_that_read_csv_leave_the_field_limit_of_the_process(tmp_path: Pa
     assert csv.field_size_limit() == before
 
 
-def test_an_arrow_file_that_asks_for_absurd_memory_is_damaged(tmp_path):
+def test_an_arrow_file_that_declares_absurd_sizes_is_damaged(tmp_path):
     pa = pytest.importorskip("pyarrow")
     path, n_rows = tmp_path / "items.arrow", 1_000
     labels = pa.array([f"label {n % 7}" for n in range(n_rows)])

@@ -1,4 +1,4 @@
-"""What the nearest-neighbour benchmarks have: HDF5 of ann-benchmarks, ground truth of big-ann."""
+"""Files of nearest-neighbour benchmarks: HDF5 of ann-benchmarks, ground truth of big-ann."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_items_of_ann_benchmarks_are_its_train(ann_file: Path) -> None:
     np.testing.assert_array_equal(np.concatenate(rows), TRAIN[70:210])
 
 
-def test_ann_benchmarks_are_compressed_for_their_own_queries(ann_file: Path) -> None:
+def test_ann_benchmarks_are_compressed_for_their_queries(ann_file: Path) -> None:
     small = acqh.compress(ann_file, ann_file, 4, query_view="test")
     assert small.report.n_queries == 20
     assert len(small.index) == 300
@@ -58,7 +58,7 @@ def test_hdf5_by_the_names_of_arrays(tmp_path: Path) -> None:
     assert len(read(tmp_path / "a.h5", views={"x": "image"})) == 300
 
 
-def test_hdf5_that_unpacks_to_far_too_much_is_refused(tmp_path: Path) -> None:
+def test_an_hdf5_bomb_is_rejected(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("image", shape=(2**24, 64), dtype="f4", chunks=(2**10, 64))
@@ -66,7 +66,7 @@ def test_hdf5_that_unpacks_to_far_too_much_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "a.h5")
 
 
-def test_hdf5_with_its_values_elsewhere_is_refused(tmp_path: Path) -> None:
+def test_hdf5_with_external_values_is_rejected(tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["image"] = h5py.ExternalLink("other.h5", "/image")
@@ -74,7 +74,7 @@ def test_hdf5_with_its_values_elsewhere_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "a.h5")
 
 
-def test_damaged_hdf5_is_an_error_of_ours(ann_file: Path) -> None:
+def test_damaged_hdf5_raises_an_acqh_error(ann_file: Path) -> None:
     content = ann_file.read_bytes()
     ann_file.write_bytes(content[: len(content) // 2])
     with pytest.raises(CorruptBundleError):
@@ -86,7 +86,7 @@ def test_damaged_hdf5_is_an_error_of_ours(ann_file: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["GT_10M", "gt.bin", "gt.ibin"])
-def test_ground_truth_of_big_ann_is_told_by_its_size(tmp_path: Path, name: str) -> None:
+def test_ground_truth_of_big_ann_is_detected_by_its_size(tmp_path: Path, name: str) -> None:
     distances = RNG.normal(size=NEIGHBORS.shape).astype("<f4")
     content = np.array(NEIGHBORS.shape, "<u4").tobytes() + NEIGHBORS.astype("<u4").tobytes()
     (tmp_path / name).write_bytes(content + distances.tobytes())

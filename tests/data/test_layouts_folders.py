@@ -1,4 +1,4 @@
-"""What others leave on disk: clip-retrieval, Hugging Face, WebDataset and img2dataset, rclip."""
+"""Folders of other tools: clip-retrieval, Hugging Face, WebDataset, img2dataset, rclip."""
 
 import io
 import json
@@ -18,7 +18,7 @@ IMAGE, TEXT = (RNG.normal(size=(25, 4)).astype(np.float16) for _ in range(2))
 CAPTIONS = [f"caption {n}" for n in range(25)]
 
 
-def pieces_of(path: Path, view: str, size: int = 4) -> np.ndarray:
+def chunks_of(path: Path, view: str, size: int = 4) -> np.ndarray:
     """Read chunks as workers do: each pickled, each by itself, the last first."""
     chunks = list(list_chunks(path, chunk_size=size))
     sent = [pickle.loads(pickle.dumps(chunk)) for chunk in chunks]  # noqa: S301
@@ -55,12 +55,12 @@ def test_clip_retrieval_is_two_views_and_an_item_table(clip_retrieval: Path) -> 
     np.testing.assert_array_equal(data.views["text"], TEXT)
     assert data.items["text"].tolist() == CAPTIONS
     assert data.items["image_path"][10] == "10.jpg"
-    np.testing.assert_array_equal(pieces_of(clip_retrieval, "text"), TEXT)
+    np.testing.assert_array_equal(chunks_of(clip_retrieval, "text"), TEXT)
     assert list(read(clip_retrieval, views={"image": "img_emb"}).views) == ["image"]
     assert list(read(clip_retrieval, views={"text": "text"}).views) == ["text"]
 
 
-def test_clip_retrieval_without_one_file_is_refused(clip_retrieval: Path) -> None:
+def test_clip_retrieval_without_one_file_is_rejected(clip_retrieval: Path) -> None:
     (clip_retrieval / "metadata" / "metadata_3.parquet").unlink()
     with pytest.raises(ViewError, match="paired"):
         read(clip_retrieval)
@@ -94,7 +94,7 @@ def dataset():
     )
 
 
-def test_what_save_to_disk_wrote_is_read(tmp_path: Path, dataset) -> None:
+def test_folders_written_by_save_to_disk_are_read(tmp_path: Path, dataset) -> None:
     dataset.save_to_disk(tmp_path / "set", num_shards=3)
     # What `map` leaves in the folder is no part of it.
     (tmp_path / "set" / "cache-0.arrow").write_bytes(b"rubbish")
@@ -102,7 +102,7 @@ def test_what_save_to_disk_wrote_is_read(tmp_path: Path, dataset) -> None:
     np.testing.assert_array_equal(data.views["embedding"], IMAGE)
     assert data.label_names == ("cat", "dog", "eel")
     assert data.items["text"].tolist() == CAPTIONS
-    np.testing.assert_array_equal(pieces_of(tmp_path / "set", "embedding"), IMAGE)
+    np.testing.assert_array_equal(chunks_of(tmp_path / "set", "embedding"), IMAGE)
     records = [record for _, record in read_records(tmp_path / "set")]
     assert [each["image"] for each in records] == [png(n) for n in range(25)]
     assert [each["label"] for each in records[:3]] == ["cat", "dog", "cat"]
@@ -124,7 +124,7 @@ def test_a_folder_of_the_hub_has_its_splits_in_file_names(tmp_path: Path, datase
     assert len(list(read_records(tmp_path))) == 25
 
 
-def test_a_state_that_names_files_elsewhere_is_refused(tmp_path: Path) -> None:
+def test_a_state_that_names_files_elsewhere_is_rejected(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     (tmp_path / "a.arrow").touch()
     (tmp_path / "state.json").write_text('{"_data_files": [{"filename": "../a.arrow"}]}')
@@ -132,17 +132,17 @@ def test_a_state_that_names_files_elsewhere_is_refused(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-def test_columns_of_a_stream_are_read_each_by_itself(tmp_path: Path) -> None:
+def test_columns_of_a_stream_are_read_separately(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     table = arrow.table(
         {"image": list(IMAGE.astype(np.float32)), "label": CAPTIONS, "id": CAPTIONS}
     )
     with arrow.ipc.new_stream(str(tmp_path / "a.arrow"), table.schema) as writer:
         writer.write_table(table, max_chunksize=5)
-    np.testing.assert_array_equal(pieces_of(tmp_path / "a.arrow", "image", 7), IMAGE)
+    np.testing.assert_array_equal(chunks_of(tmp_path / "a.arrow", "image", 7), IMAGE)
 
 
-def test_a_damaged_stream_is_an_error_of_ours(tmp_path: Path) -> None:
+def test_a_damaged_stream_raises_an_acqh_error(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     table = arrow.table({"image": list(IMAGE.astype(np.float32))})
     with arrow.ipc.new_stream(str(tmp_path / "a.arrow"), table.schema) as writer:
@@ -196,7 +196,7 @@ def test_vectors_of_a_webdataset_are_views(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.views["vectors"], TEXT)
     np.testing.assert_array_equal(data.views["img"], IMAGE)
     assert (data.ids[7], data.label_names) == ("00007", ("0", "1"))
-    np.testing.assert_array_equal(pieces_of(tmp_path, "img"), IMAGE)
+    np.testing.assert_array_equal(chunks_of(tmp_path, "img"), IMAGE)
     np.testing.assert_array_equal(read(tmp_path / "0.tar").views["img"], IMAGE[:9])
 
 
@@ -225,7 +225,7 @@ def test_samples_of_img2dataset_are_records_and_failed_rows_are_none(tmp_path: P
     assert records[2]["width"] == 3
 
 
-def test_a_damaged_tar_is_an_error_of_ours(tmp_path: Path) -> None:
+def test_a_damaged_tar_raises_an_acqh_error(tmp_path: Path) -> None:
     path = tmp_path / "a.tar"
     write_samples(path, [{"__key__": f"{n}", "npy": IMAGE[n]} for n in range(4)])
     content = path.read_bytes()
@@ -263,10 +263,10 @@ def rclip(tmp_path: Path) -> Path:
 
 def test_vectors_of_rclip_are_read_without_deleted_images(rclip: Path) -> None:
     data = read(rclip)
-    kept = np.delete(IMAGE, 3, axis=0)
-    np.testing.assert_array_equal(data.views["image"], kept)
+    remaining = np.delete(IMAGE, 3, axis=0)
+    np.testing.assert_array_equal(data.views["image"], remaining)
     assert data.ids[3] == "/photos/4.jpg"
-    np.testing.assert_array_equal(pieces_of(rclip, "image"), kept)
+    np.testing.assert_array_equal(chunks_of(rclip, "image"), remaining)
 
 
 def test_another_database_is_named_as_such(tmp_path: Path) -> None:

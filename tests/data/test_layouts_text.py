@@ -1,4 +1,4 @@
-"""Vectors in tables of text: bare numbers, lists in cells, JSON lines, dumps of databases."""
+"""Vectors in text tables: bare numbers, lists in cells, JSON lines, database dumps."""
 
 import json
 from pathlib import Path
@@ -22,9 +22,7 @@ def test_a_csv_of_bare_numbers_needs_no_header(tmp_path: Path, delimiter: str) -
 
 
 @pytest.mark.parametrize("index", [False, True])
-def test_a_csv_that_pandas_wrote_of_a_matrix_has_numbered_columns(
-    tmp_path: Path, index: bool
-) -> None:
+def test_a_matrix_written_by_pandas_has_numbered_columns(tmp_path: Path, index: bool) -> None:
     pandas = pytest.importorskip("pandas")
     pandas.DataFrame(VECTORS).to_csv(tmp_path / "v.csv", index=index)
     data = read(tmp_path / "v.csv")
@@ -100,13 +98,13 @@ def test_a_table_of_immich_is_read_however_it_was_dumped(tmp_path: Path, kind: s
     np.testing.assert_allclose(next(iter(data.views.values())), VECTORS)
 
 
-def test_a_dump_without_vectors_is_refused(tmp_path: Path) -> None:
+def test_a_dump_without_vectors_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "a.sql").write_text("SELECT 1;\n")
     with pytest.raises(InvalidInputError, match="search"):
         read(tmp_path / "a.sql")
 
 
-def test_a_dump_that_ends_within_the_table_is_refused(tmp_path: Path) -> None:
+def test_a_dump_that_ends_within_the_table_is_rejected(tmp_path: Path) -> None:
     copied = "".join(f"a{n}\t{as_list(row)}\n" for n, row in enumerate(VECTORS))
     table = 'COPY public.smart_search ("assetId", embedding) FROM stdin;\n'
     (tmp_path / "a.sql").write_text(table + copied)
@@ -126,6 +124,6 @@ def test_a_dump_that_ends_within_the_table_is_refused(tmp_path: Path) -> None:
         ("a.txt", "a text", False),
     ],
 )
-def test_vectors_are_told_from_items_to_be_described(tmp_path, name, content, is_vectors):
+def test_vectors_are_distinguished_from_items_to_encode(tmp_path, name, content, is_vectors):
     (tmp_path / name).write_text(content)
     assert has_views(tmp_path / name) is is_vectors

@@ -15,12 +15,12 @@ def make(n=6, **options):
         "image": rng.normal(size=(n, 3)).astype(np.float32),
         "text": sp.random_array((n, 5), density=0.5, format="csr", random_state=rng),
     }
-    given = {
+    inputs = {
         "labels": np.eye(n, 4, dtype=np.uint8),
         "ids": [f"id{i}" for i in range(n)],
         "items": {"caption": [f"text {i}" for i in range(n)], "size": np.arange(n)},
     }
-    return MultiViewData(views, **{**given, **options})
+    return MultiViewData(views, **{**inputs, **options})
 
 
 def dense(matrix):
@@ -163,20 +163,20 @@ def with_nan(row):
         ({"image": np.eye(2)}, {"splits": {"train": []}}, InvalidInputError, "non-empty"),
     ],
 )
-def test_construction_says_exactly_what_is_wrong(views, options, error, message):
+def test_the_constructor_rejects_wrong_input_with_the_reason(views, options, error, message):
     with pytest.raises(error, match=message):
         MultiViewData(views, **options)
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
-def test_what_an_absent_row_holds_is_ignored_and_the_given_array_left_alone(form):
+def test_values_of_absent_rows_are_ignored_and_the_input_is_unchanged(form):
     values = np.array([[1.0, 2.0], [np.nan, 3.0], [4.0, 0.0]])
-    given = form(values)
+    inputs = form(values)
     data = MultiViewData(
-        {"image": given, "text": np.eye(3)}, present={"image": np.array([True, False, True])}
+        {"image": inputs, "text": np.eye(3)}, present={"image": np.array([True, False, True])}
     )
     np.testing.assert_array_equal(dense(data.views["image"]), [[1, 2], [0, 0], [4, 0]])
-    np.testing.assert_array_equal(dense(given), values)
+    np.testing.assert_array_equal(dense(inputs), values)
     assert data.present["text"].all()
 
 
@@ -227,7 +227,7 @@ def test_subset_counts_negative_rows_from_the_end():
         ([3, 1, 3], DuplicateIdError, "'id3' occurs more than once"),
     ],
 )
-def test_subset_refuses_rows_it_cannot_take(rows, error, message):
+def test_subset_rejects_invalid_rows(rows, error, message):
     with pytest.raises(error, match=message):
         make().subset(rows)
 
@@ -245,7 +245,7 @@ def test_chunks_are_views_of_dense_arrays_and_cover_all_rows():
 
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, True])
-def test_chunks_refuses_a_size_that_is_not_a_positive_whole_number(size):
+def test_chunks_rejects_a_size_that_is_no_positive_integer(size):
     with pytest.raises(InvalidInputError, match="number"):
         make().chunks(size)
 
@@ -273,7 +273,7 @@ def test_with_views_replaces_adds_and_keeps_who_has_a_view():
         ({"image": np.ones((6, 2))}, {"text": np.ones(6, bool)}, "names the view 'text'"),
     ],
 )
-def test_with_views_checks_what_is_new(views, present, message):
+def test_with_views_checks_new_views(views, present, message):
     with pytest.raises(ViewError, match=message):
         make().with_views(views, present=present)
 
@@ -285,7 +285,7 @@ def test_without_labels_hides_them():
     assert "no labels" in repr(hidden)
 
 
-def test_official_split_is_the_sources_own():
+def test_the_official_split_is_that_of_the_source():
     train, test = make(splits={"train": [5, 0], "test": [1, 2]}).official_split()
     assert train.ids.tolist() == ["id5", "id0"]
     assert test.ids.tolist() == ["id1", "id2"]
@@ -314,7 +314,7 @@ def test_columns_of_a_table_give_several_splits(tmp_path):
     }  # fmt: skip
 
 
-def test_repr_names_what_there_is():
+def test_repr_names_views_labels_and_splits():
     mask = np.array([True, False, True, True, True, True])
     assert repr(make(name="toy", present={"image": mask})) == (
         "MultiViewData('toy': 6 items; image 3 float32 (absent in 1), text 5 float64 sparse; "

@@ -91,7 +91,7 @@ def _most(use, pool):
 
 @pytest.mark.parametrize("how", sorted(READERS))
 @pytest.mark.parametrize("name", sorted(BOMBS))
-def test_a_table_that_unpacks_to_far_more_is_refused_before_it_is_unpacked(
+def test_a_table_that_unpacks_to_far_more_is_rejected_before_it_is_unpacked(
     tmp_path, allocated, name, how
 ):
     path = tmp_path / name
@@ -106,7 +106,7 @@ def test_a_table_that_unpacks_to_far_more_is_refused_before_it_is_unpacked(
     assert allocated(use) < (10 if name == "zeros.arrow" else 3) * LIMIT
 
 
-def test_texts_shared_by_all_rows_are_refused_as_records_too(tmp_path):
+def test_texts_shared_by_all_rows_are_rejected_as_records_too(tmp_path):
     # As records nobody gives a limit: the usual one is 256 MiB, for the 256 rows read at a time.
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * 300), pa.array(["x" * 1_500_000]))
     write_parquet(tmp_path / "t.parquet", {"title": texts.cast(pa.large_string())})

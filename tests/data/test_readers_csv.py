@@ -68,7 +68,7 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
     assert data.labels.tolist() == [[1, 1], [1, 0]]
 
 
-def test_there_need_not_be_labels(tmp_path: Path) -> None:
+def test_labels_are_optional(tmp_path: Path) -> None:
     for content in ("x_0\n1\n", "x_0,labels\n1,\n"):
         path = write(tmp_path / "a.csv", content)
         assert read(path).labels is None
@@ -105,7 +105,7 @@ def test_numbered_columns_are_views(tmp_path: Path) -> None:
     assert data.label_names == ("cat", "dog")
 
 
-def test_numbered_columns_may_stand_in_any_order(tmp_path: Path) -> None:
+def test_numbered_columns_may_be_in_any_order(tmp_path: Path) -> None:
     content = "image_10," + ",".join(f"image_{j}" for j in range(10)) + "\n"
     content += "10," + ",".join(map(str, range(10))) + "\n"
     np.testing.assert_array_equal(
@@ -179,7 +179,7 @@ def test_text_that_is_not_utf8_names_the_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["labels", "ids"])
-def test_a_named_column_that_is_not_there(tmp_path: Path, option: str) -> None:
+def test_a_missing_named_column_is_rejected(tmp_path: Path, option: str) -> None:
     path = write(tmp_path / "a.csv", ITEMS)
     message = f"'other', requested for {option}"
     with pytest.raises(InvalidInputError, match=message):
@@ -192,7 +192,7 @@ def test_ids_are_compared_through_the_whole_file(tmp_path: Path) -> None:
         next(read_in_chunks(path, chunk_size=2))
 
 
-def test_labels_outside_the_names_given(tmp_path: Path) -> None:
+def test_labels_outside_the_label_names_are_rejected(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", ITEMS)
     with pytest.raises(LabelError, match="in row 0 is not among the label names"):
         read(path, label_names=["sky"])

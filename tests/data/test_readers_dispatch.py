@@ -1,4 +1,4 @@
-"""Which reader a file gets."""
+"""Choice of the reader for a file."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def test_a_missing_file_is_named(tmp_path: Path, action) -> None:
         action(str(tmp_path / "nothing.npz"))
 
 
-def test_files_without_a_known_ending_are_told_by_their_first_bytes(tmp_path: Path) -> None:
+def test_files_without_a_known_extension_are_detected_by_their_first_bytes(tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     arrow = pytest.importorskip("pyarrow")
     np.savez(tmp_path / "a.npz", image=np.eye(4, 3))
@@ -42,13 +42,13 @@ def test_endings_may_be_upper_case(tmp_path: Path) -> None:
     assert len(read(tmp_path / "A.MAT")) == 4
 
 
-def test_a_file_of_no_known_kind(tmp_path: Path) -> None:
+def test_a_file_of_unknown_format_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "a.xyz").write_text("hello")
     with pytest.raises(InvalidInputError, match="unknown"):
         read(tmp_path / "a.xyz")
 
 
-def test_a_folder_of_nothing_known(tmp_path: Path) -> None:
+def test_a_folder_of_unknown_files_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="Parquet"):
         read(tmp_path)
 
@@ -59,7 +59,7 @@ def test_an_option_of_another_kind_of_file(tmp_path: Path) -> None:
         read(tmp_path / "a.npz", variables={})
 
 
-def test_names_of_labels_that_are_not_there(tmp_path: Path) -> None:
+def test_label_names_without_labels_are_rejected(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     np.savez(tmp_path / "a.npz", image=np.eye(4, 3))

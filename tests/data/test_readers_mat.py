@@ -1,4 +1,4 @@
-"""Matlab files of both formats and of the layouts the field uses."""
+"""Matlab files of both formats and of the usual layouts."""
 
 from typing import Any
 
@@ -18,10 +18,10 @@ CLASSES = np.array([1, 2, 3, 1, 2, 3, 1, 2, 3.0])
 
 def assert_holds(data: MultiViewData, image, text, labels) -> None:
     np.testing.assert_array_equal(data.views["image"], image)
-    found = data.views["text"]
-    np.testing.assert_array_equal(found.toarray() if sp.issparse(found) else found, text)
-    found = data.labels
-    np.testing.assert_array_equal(found.toarray() if sp.issparse(found) else found, labels)
+    result = data.views["text"]
+    np.testing.assert_array_equal(result.toarray() if sp.issparse(result) else result, text)
+    result = data.labels
+    np.testing.assert_array_equal(result.toarray() if sp.issparse(result) else result, labels)
 
 
 def two_parts(names: str, turn: bool = False, labels: np.ndarray = LABELS) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def test_row_numbers_in_a_struct_give_the_split(tmp_path, save_mat, first) -> No
     assert data.splits["database"].tolist() == [3, 5, 6, 7]
 
 
-def test_row_numbers_beside_the_matrices_give_the_split(tmp_path, save_mat) -> None:
+def test_row_numbers_next_to_the_matrices_define_the_split(tmp_path, save_mat) -> None:
     rows = {"train_idx": np.arange(1, 7)[:, None], "idx_test": np.array([[7, 8, 9]])}
     save_mat(tmp_path / "a.mat", {"XAll": IMAGE, "YAll": TEXT, "LAll": LABELS, **rows})
     data = read(tmp_path / "a.mat")

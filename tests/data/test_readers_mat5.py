@@ -1,4 +1,4 @@
-"""The reader of Matlab's version 5 against SciPy's, and on what only Matlab itself writes."""
+"""The reader of Matlab's version 5, compared with SciPy's, and on files that only Matlab writes."""
 
 import struct
 import zlib
@@ -21,7 +21,7 @@ KINDS = ("f8", "f4", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "?")
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), compressed=st.booleans(), sparse=st.booleans())
-def test_matrices_are_what_scipy_reads(tmp_path: Path, data, compressed, sparse) -> None:
+def test_matrices_equal_those_that_scipy_reads(tmp_path: Path, data, compressed, sparse) -> None:
     dtype = np.dtype(data.draw(st.sampled_from(KINDS)))
     shape = data.draw(hnp.array_shapes(min_dims=2, max_dims=3, min_side=1, max_side=5))
     array = data.draw(hnp.arrays(dtype, shape, elements=hnp.from_dtype(dtype, allow_nan=False)))
@@ -32,15 +32,15 @@ def test_matrices_are_what_scipy_reads(tmp_path: Path, data, compressed, sparse)
     scipy.io.savemat(path, {name: array, "other_variable": 1}, do_compression=compressed)
     expected = scipy.io.loadmat(path)[name]
     with Mat5File(path, None) as file:
-        found = file.load(name)
+        result = file.load(name)
         assert file.variables[name].shape == expected.shape
-    assert sp.issparse(found) == sp.issparse(expected)
-    if sp.issparse(found):
-        found, expected = found.toarray(), expected.toarray()
+    assert sp.issparse(result) == sp.issparse(expected)
+    if sp.issparse(result):
+        result, expected = result.toarray(), expected.toarray()
     if dtype.kind == "b":
         expected = expected.astype(bool)
-    assert found.dtype.kind == expected.dtype.kind
-    np.testing.assert_array_equal(found, expected)
+    assert result.dtype.kind == expected.dtype.kind
+    np.testing.assert_array_equal(result, expected)
 
 
 def element(kind: int, content: bytes, order: str = "<") -> bytes:
@@ -75,7 +75,7 @@ def test_doubles_stored_in_fewer_bytes_are_doubles(tmp_path: Path, order: str) -
         np.testing.assert_array_equal(file.load("b"), [[-3, -1, 1], [-2, 0, 2]])
 
 
-def test_room_behind_the_last_sparse_entry_is_ignored(tmp_path: Path) -> None:
+def test_padding_after_the_last_sparse_entry_is_ignored(tmp_path: Path) -> None:
     rows = element(5, struct.pack("<4i", 0, 1, 9, 9))
     columns = element(5, struct.pack("<4i", 0, 1, 2, 2))
     values = element(9, struct.pack("<4d", 5, 6, 0, 0))
@@ -113,7 +113,7 @@ def packed(content: bytes) -> bytes:
         (matrix("s", (1, 1), element(5, bytes(4)), element(1, b"x"), kind=STRUCT), "length"),
     ],
 )
-def test_damage_is_said(tmp_path: Path, variable: bytes, message: str) -> None:
+def test_damage_is_reported(tmp_path: Path, variable: bytes, message: str) -> None:
     path = save(tmp_path / "a.mat", variable)
 
     def load() -> None:
@@ -125,7 +125,7 @@ def test_damage_is_said(tmp_path: Path, variable: bytes, message: str) -> None:
 
 
 @pytest.mark.parametrize("change", [-1, 8])
-def test_a_packed_variable_of_another_size_is_refused(tmp_path: Path, change: int) -> None:
+def test_a_packed_variable_of_another_size_is_rejected(tmp_path: Path, change: int) -> None:
     inner = matrix("a", (1, 3), element(9, bytes(24)))
     size = struct.unpack("<I", inner[4:8])[0] + change
     path = save(tmp_path / "a.mat", packed(inner[:4] + struct.pack("<I", size) + inner[8:]))

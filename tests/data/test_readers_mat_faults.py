@@ -70,7 +70,7 @@ def test_changed_bytes_of_an_old_file_give_data_or_one_of_our_errors(
         read(tmp_path / "a.mat")
 
 
-def test_sparse_indices_outside_the_matrix_are_refused(tmp_path: Path) -> None:
+def test_sparse_indices_outside_the_matrix_are_rejected(tmp_path: Path) -> None:
     matrix = sp.csc_matrix(np.eye(6, 4))
     scipy.io.savemat(tmp_path / "a.mat", {**VARIABLES, "YAll": matrix})
     content = (tmp_path / "a.mat").read_bytes()
@@ -83,7 +83,7 @@ def test_sparse_indices_outside_the_matrix_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("piece", "values", "message"),
+    ("member", "values", "message"),
     [
         ("ir", [0, 1, 2, 99], "index 99"),
         ("ir", [0, 1, 2], "but 3 values are stored"),
@@ -92,18 +92,18 @@ def test_sparse_indices_outside_the_matrix_are_refused(tmp_path: Path) -> None:
         ("jc", [0.0, 1.0, 2.0, 3.0, 4.0], "whole numbers"),
     ],
 )
-def test_sparse_pieces_of_a_new_file_are_checked(
-    tmp_path, save_new_mat, piece, values, message
+def test_sparse_arrays_of_version_73_files_are_checked(
+    tmp_path, save_new_mat, member, values, message
 ) -> None:
     save_new_mat(tmp_path / "a.mat", VARIABLES)
     with h5py.File(tmp_path / "a.mat", "r+") as file:
-        del file[f"YAll/{piece}"]
-        file[f"YAll/{piece}"] = np.array(values)
+        del file[f"YAll/{member}"]
+        file[f"YAll/{member}"] = np.array(values)
     with pytest.raises(CorruptBundleError, match=message):
         read(tmp_path / "a.mat")
 
 
-def test_a_sparse_matrix_without_pointers_is_refused(tmp_path, save_new_mat) -> None:
+def test_a_sparse_matrix_without_pointers_is_rejected(tmp_path, save_new_mat) -> None:
     save_new_mat(tmp_path / "a.mat", VARIABLES)
     with h5py.File(tmp_path / "a.mat", "r+") as file:
         del file["YAll/jc"]
@@ -151,7 +151,7 @@ def test_virtual_values_are_not_read(tmp_path, save_new_mat) -> None:
         read(tmp_path / "a.mat")
 
 
-def test_a_small_file_that_declares_a_huge_matrix_is_refused(tmp_path, save_new_mat) -> None:
+def test_a_small_file_that_declares_a_huge_matrix_is_rejected(tmp_path, save_new_mat) -> None:
     def make(file) -> None:
         file.create_dataset("XAll", shape=(10**6, 10**6), dtype="f8", chunks=(1000, 1000))
 
@@ -160,7 +160,7 @@ def test_a_small_file_that_declares_a_huge_matrix_is_refused(tmp_path, save_new_
         read(tmp_path / "a.mat")
 
 
-def test_an_old_file_that_declares_too_much_is_refused(tmp_path: Path) -> None:
+def test_an_old_file_that_declares_too_much_is_rejected(tmp_path: Path) -> None:
     zeros = np.zeros((3000, 1500))
     scipy.io.savemat(tmp_path / "a.mat", {"XAll": zeros}, do_compression=True)
     with pytest.raises(InvalidInputError, match="if you trust the file, give max_bytes=360000"):

@@ -1,4 +1,4 @@
-"""Matlab files: naming variables, telling axes apart, and what cannot be understood."""
+"""Matlab files: names of variables, orientation, and ambiguous contents."""
 
 import sys
 from typing import Any
@@ -27,10 +27,10 @@ CLASSES = np.array([1, 2, 3, 1, 2, 3, 1, 2, 3.0])
 
 def assert_holds(data: MultiViewData, image, text, labels) -> None:
     np.testing.assert_array_equal(data.views["image"], image)
-    found = data.views["text"]
-    np.testing.assert_array_equal(found.toarray() if sp.issparse(found) else found, text)
-    found = data.labels
-    np.testing.assert_array_equal(found.toarray() if sp.issparse(found) else found, labels)
+    result = data.views["text"]
+    np.testing.assert_array_equal(result.toarray() if sp.issparse(result) else result, text)
+    result = data.labels
+    np.testing.assert_array_equal(result.toarray() if sp.issparse(result) else result, labels)
 
 
 def two_parts(names: str, turn: bool = False, labels: np.ndarray = LABELS) -> dict[str, Any]:
@@ -104,7 +104,9 @@ def test_the_variables_are_listed_where_the_layout_is_unknown(tmp_path, save_mat
         ({"XAll": np.full((9, 5), np.nan)}, {}, ViewError, "NaN"),
     ],
 )
-def test_what_cannot_be_understood_is_said(tmp_path, change, options, error, message) -> None:
+def test_ambiguous_files_are_rejected_with_the_reason(
+    tmp_path, change, options, error, message
+) -> None:
     variables = {"XAll": IMAGE, "YAll": TEXT, "LAll": LABELS, **change}
     scipy.io.savemat(tmp_path / "a.mat", variables)
     with pytest.raises(error, match=message):

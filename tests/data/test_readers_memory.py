@@ -1,4 +1,4 @@
-"""Reading in chunks needs the memory of a chunk, whatever the size of the file."""
+"""Reading in chunks needs the memory of one chunk for every size of the file."""
 
 import tracemalloc
 from collections.abc import Callable

@@ -62,11 +62,11 @@ def test_mirflickr_keeps_sparse_tags_and_appends_rows_without_image(data_dir: Pa
     assert sp.issparse(pairs.views["text"])
     assert pairs.ids[0] == np.load(data_dir / "mirflickr25k.npz")["image_id"][0]
     assert len(pairs.label_names) == 24
-    whole = load_dataset("mirflickr25k", data_dir, include_text_only=True)
-    assert len(whole) == 20_015
-    assert int(whole.present["image"].sum()) == len(pairs) == 15_677
-    assert whole.present["text"].all()
-    assert (whole.labels.sum(axis=1) > 0).all()
+    full = load_dataset("mirflickr25k", data_dir, include_text_only=True)
+    assert len(full) == 20_015
+    assert int(full.present["image"].sum()) == len(pairs) == 15_677
+    assert full.present["text"].all()
+    assert (full.labels.sum(axis=1) > 0).all()
 
 
 def test_views_labels_names_and_split_are_found(tmp_path: Path, arrays) -> None:
@@ -103,7 +103,7 @@ def test_class_numbers_take_the_names_they_count(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.labels, [[0, 0, 1], [1, 0, 0], [0, 0, 1]])
 
 
-def test_class_names_may_be_given_in_another_order(tmp_path: Path) -> None:
+def test_label_names_may_be_in_another_order(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", image=np.eye(2), labels=np.array(["dog", "cat"]))
     assert read(tmp_path / "a.npz", label_names=["dog", "cat"]).labels.tolist() == [[1, 0], [0, 1]]
 
@@ -198,7 +198,9 @@ def test_big_endian_and_integer_views_are_kept_as_numbers(tmp_path: Path) -> Non
         ),
     ],
 )
-def test_what_cannot_be_understood_is_said(tmp_path, arrays, options, error, message) -> None:
+def test_ambiguous_files_are_rejected_with_the_reason(
+    tmp_path, arrays, options, error, message
+) -> None:
     np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(error, match=message):
         read(tmp_path / "a.npz", **options)
@@ -228,7 +230,7 @@ def test_class_ids_may_be_whole_floats(tmp_path, names) -> None:
     np.testing.assert_array_equal(chunks[1].labels, [[0, 1]])
 
 
-def test_class_ids_that_are_no_whole_numbers_are_refused(tmp_path) -> None:
+def test_class_ids_that_are_no_integers_are_rejected(tmp_path) -> None:
     np.savez(tmp_path / "a.npz", image=np.eye(3), labels=np.array([1.5, 0.0, np.nan]))
     with pytest.raises(LabelError, match="numbers"):
         read(tmp_path / "a.npz")

@@ -58,7 +58,7 @@ def write_zip(path: Path, members: dict[str, bytes], packing: int = zipfile.ZIP_
     return path
 
 
-def test_pickled_objects_are_refused_and_never_executed(tmp_path: Path) -> None:
+def test_pickled_objects_are_rejected_and_never_executed(tmp_path: Path) -> None:
     bomb = np.empty(2, dtype=object)
     bomb[0] = Bomb()
     np.savez(tmp_path / "a.npz", image=np.eye(2), labels=bomb)
@@ -68,44 +68,44 @@ def test_pickled_objects_are_refused_and_never_executed(tmp_path: Path) -> None:
         list(iter_chunks(tmp_path / "a.npz"))
 
 
-def test_pickled_objects_beside_the_views_are_left_alone(tmp_path: Path) -> None:
+def test_pickled_objects_next_to_the_views_are_ignored(tmp_path: Path) -> None:
     bomb = np.array([Bomb()], dtype=object)
     np.savez(tmp_path / "a.npz", image=np.eye(2), notes=bomb)
     assert list(read(tmp_path / "a.npz").views) == ["image"]
 
 
-def test_a_pickle_called_npz_is_refused(tmp_path: Path) -> None:
+def test_a_pickle_called_npz_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(pickle.dumps({"image": 1}))
     with pytest.raises(CorruptBundleError, match="readable"):
         read(tmp_path / "a.npz")
 
 
-def test_a_pickle_called_npy_inside_is_refused(tmp_path: Path) -> None:
+def test_a_pickle_called_npy_inside_is_rejected(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "a.npz", {"image.npy": pickle.dumps([1, 2])})
     with pytest.raises(CorruptBundleError, match="readable"):
         read(path)
 
 
-def test_a_head_that_promises_more_than_the_member_holds_is_refused(tmp_path: Path) -> None:
+def test_a_header_that_declares_too_many_values_is_rejected(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "a.npz", {"image.npy": npy_head((10**12, 10**3)) + b"x" * 8})
     with pytest.raises(CorruptBundleError, match="declares"):
         read(path)
 
 
 @pytest.mark.parametrize("shape", [(-1, 2), (2, -3)])
-def test_negative_shapes_are_refused(tmp_path: Path, shape) -> None:
+def test_negative_shapes_are_rejected(tmp_path: Path, shape) -> None:
     path = write_zip(tmp_path / "a.npz", {"image.npy": npy_head(shape)})
     with pytest.raises(CorruptBundleError, match="declares the shape"):
         read(path)
 
 
-def test_values_without_size_are_refused(tmp_path: Path) -> None:
+def test_values_without_size_are_rejected(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "a.npz", {"image.npy": npy_head((10**15, 1), "<U0")})
     with pytest.raises(CorruptBundleError, match="declares the shape"):
         read(path)
 
 
-def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch) -> None:
+def test_a_zip_bomb_is_rejected_before_it_is_unpacked(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("acqh.data.readers.columns._ALWAYS_ALLOWED_BYTES", 2**20)
     zeros = npy_head((1000, 1000)) + bytes(8_000_000)
     path = write_zip(tmp_path / "a.npz", {"image.npy": zeros}, zipfile.ZIP_DEFLATED)
@@ -121,7 +121,7 @@ def test_the_limit_of_unpacking_can_be_set(tmp_path: Path) -> None:
     assert len(read(tmp_path / "a.npz", max_bytes=10**6)) == 100
 
 
-def test_a_declared_size_no_packing_can_reach_is_refused(tmp_path: Path) -> None:
+def test_an_impossible_compression_ratio_is_rejected(tmp_path: Path) -> None:
     path = write_zip(
         tmp_path / "a.npz", {"image.npy": npy_bytes(np.zeros((50, 8)))}, zipfile.ZIP_DEFLATED
     )
@@ -133,7 +133,7 @@ def test_a_declared_size_no_packing_can_reach_is_refused(tmp_path: Path) -> None
         read(path)
 
 
-def test_members_that_overlap_are_refused(tmp_path: Path) -> None:
+def test_members_that_overlap_are_rejected(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "a.npz", {"image.npy": npy_bytes(np.zeros((50, 8)))})
     content = bytearray(path.read_bytes())
     struct.pack_into("<I", content, content.rindex(b"PK\x01\x02") + 20, 2**20)
@@ -142,7 +142,7 @@ def test_members_that_overlap_are_refused(tmp_path: Path) -> None:
         read(path)
 
 
-def test_a_member_that_says_it_is_longer_than_the_file_is_refused(tmp_path: Path) -> None:
+def test_a_member_longer_than_the_file_is_rejected(tmp_path: Path) -> None:
     content = npy_head((100, 8)) + bytes(64)
     path = write_zip(tmp_path / "a.npz", {"image.npy": content})
     changed = bytearray(path.read_bytes())
@@ -167,13 +167,13 @@ def test_damage_inside_packed_values_is_found(tmp_path: Path) -> None:
         read_in_chunks(tmp_path / "a.npz")
 
 
-def test_packing_that_numpy_never_uses_is_refused(tmp_path: Path) -> None:
+def test_compression_that_numpy_never_uses_is_rejected(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "a.npz", {"image.npy": npy_bytes(np.eye(2))}, zipfile.ZIP_LZMA)
     with pytest.raises(InvalidInputError, match="compression"):
         read(path)
 
 
-def test_two_arrays_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_two_arrays_of_one_name_are_rejected(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("image.npy", npy_bytes(np.eye(2)))
         with pytest.warns(UserWarning, match="Duplicate name"):
@@ -187,7 +187,7 @@ def test_members_that_are_no_arrays_are_ignored(tmp_path: Path) -> None:
     assert len(read(write_zip(tmp_path / "a.npz", members))) == 2
 
 
-def test_arrays_of_records_are_refused_where_needed(tmp_path: Path) -> None:
+def test_arrays_of_records_are_rejected_where_needed(tmp_path: Path) -> None:
     records = np.zeros(2, dtype=[("é中", "f8")])
     with pytest.warns(UserWarning, match="format 3.0"):
         content = npy_bytes(records)
@@ -214,7 +214,7 @@ def test_arrays_of_records_are_refused_where_needed(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("chunked", [False, True])
-def test_sparse_pieces_that_contradict_one_another(tmp_path, change, message, chunked) -> None:
+def test_contradictory_sparse_arrays_are_rejected(tmp_path, change, message, chunked) -> None:
     np.savez(tmp_path / "a.npz", **{**PIECES, **change})
     action = read_in_chunks if chunked else read
     with pytest.raises(CorruptBundleError, match=message):
@@ -222,7 +222,7 @@ def test_sparse_pieces_that_contradict_one_another(tmp_path, change, message, ch
 
 
 @pytest.mark.parametrize("missing", ["text_data", "text_shape"])
-def test_missing_sparse_pieces_are_named(tmp_path: Path, missing: str) -> None:
+def test_missing_sparse_arrays_are_named(tmp_path: Path, missing: str) -> None:
     np.savez(tmp_path / "a.npz", **{k: v for k, v in PIECES.items() if k != missing})
     with pytest.raises(CorruptBundleError, match=f"'text' of a.npz lacks {missing}"):
         read(tmp_path / "a.npz")

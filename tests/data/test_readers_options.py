@@ -1,4 +1,4 @@
-"""Options of the wrong type, and paths that are none, get a sentence of acqh's own."""
+"""Options of the wrong type and invalid paths raise acqh errors."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def test_an_option_of_the_wrong_type_is_named(path, options, message):
             action(path, **options)
 
 
-def test_a_mat_variable_that_is_no_name_is_refused(tmp_path):
+def test_a_mat_variable_that_is_no_name_is_rejected(tmp_path):
     (tmp_path / "a.mat").write_bytes(b"")
     for views in (["XAll"], {"image": 3}, {"image": {"train": 3}}):
         with pytest.raises(InvalidInputError, match="mapping"):
@@ -55,12 +55,12 @@ def test_whether_missing_chunks_are_filled_is_true_or_false(tmp_path):
 
 @pytest.mark.parametrize("action", [read, read_records, list_chunks])
 @pytest.mark.parametrize("path", [None, 3])
-def test_what_is_no_path_is_refused(action, path):
+def test_values_that_are_no_paths_are_rejected(action, path):
     with pytest.raises(InvalidInputError, match=f"got {path}"):
         action(path)
 
 
-def test_a_list_of_no_files_is_refused():
+def test_an_empty_list_of_files_is_rejected():
     with pytest.raises(InvalidInputError, match="files"):
         list_chunks([])
 

@@ -1,4 +1,4 @@
-"""A folder for each view, whose files are cut differently: paired by the order of rows."""
+"""A folder for each view, split into different files: paired by the order of rows."""
 
 import pickle
 import tempfile
@@ -43,10 +43,10 @@ def write_pairs(path: Path, sizes: tuple[int, int, int] = (2, 7, 5)) -> Path:
 def test_rows_are_paired_however_the_files_are_cut(sizes, chunk_size, seed) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = write_pairs(Path(folder) / "pairs", sizes)
-        whole = read(path)
-        np.testing.assert_array_equal(whole.views["image"], IMAGE)
-        np.testing.assert_array_equal(whole.views["text"], TEXT)
-        np.testing.assert_array_equal(whole.labels.argmax(axis=1), CLASSES)
+        full = read(path)
+        np.testing.assert_array_equal(full.views["image"], IMAGE)
+        np.testing.assert_array_equal(full.views["text"], TEXT)
+        np.testing.assert_array_equal(full.labels.argmax(axis=1), CLASSES)
         chunks = list_chunks(path, chunk_size=chunk_size)
         for number in np.random.default_rng(seed).permutation(len(chunks)):
             chunk = chunks[number]
@@ -54,12 +54,12 @@ def test_rows_are_paired_however_the_files_are_cut(sizes, chunk_size, seed) -> N
             data = pickle.loads(pickle.dumps(chunk)).read()  # noqa: S301
             np.testing.assert_array_equal(data.views["image"], IMAGE[rows])
             np.testing.assert_array_equal(data.views["text"], TEXT[rows])
-            np.testing.assert_array_equal(data.labels, whole.labels[rows])
+            np.testing.assert_array_equal(data.labels, full.labels[rows])
             np.testing.assert_array_equal(data.ids, np.arange(N_ITEMS)[rows])
             assert data.label_names == ("0", "1", "2", "3")
 
 
-def test_other_names_of_folders_are_given(tmp_path: Path) -> None:
+def test_folder_names_can_be_set(tmp_path: Path) -> None:
     write_arrays(tmp_path / "img_emb", IMAGE, 10)
     write_arrays(tmp_path / "text_emb", TEXT, 9)
     write_arrays(tmp_path / "metadata", np.array([f"k{i:02}" for i in range(N_ITEMS)]), 8)
@@ -104,7 +104,7 @@ def test_names_may_be_counted_by_class_numbers(tmp_path: Path) -> None:
         read(path, label_names=["ape", "bee"])
 
 
-def test_files_of_a_folder_must_be_alike(tmp_path: Path) -> None:
+def test_files_of_a_folder_must_have_one_shape_and_type(tmp_path: Path) -> None:
     path = write_pairs(tmp_path / "pairs")
     for odd in (IMAGE[:, :2], IMAGE.astype(np.float64), 1.0):
         np.save(path / "image" / "z.npy", odd)

@@ -136,13 +136,13 @@ def test_a_folder_of_files_is_one_table(tmp_path: Path, chunk_size: int) -> None
     save_parquet(folder / "a", pairs())
     save_arrow(folder / "later" / "b", pairs(labels=pa.array([["yak"]] * 6)))
     (folder / "_metadata.parquet").write_bytes(b"not data")
-    whole = read(folder)
-    assert len(whole) == 12
-    assert whole.label_names == ("cat", "dog", "eel", "yak")
-    np.testing.assert_array_equal(whole.views["image"], np.vstack([IMAGE, IMAGE]))
+    full = read(folder)
+    assert len(full) == 12
+    assert full.label_names == ("cat", "dog", "eel", "yak")
+    np.testing.assert_array_equal(full.views["image"], np.vstack([IMAGE, IMAGE]))
     together = MultiViewData.concat(list(read_in_chunks(folder, chunk_size=chunk_size)))
-    np.testing.assert_array_equal(together.views["image"], whole.views["image"])
-    np.testing.assert_array_equal(together.labels, whole.labels)
+    np.testing.assert_array_equal(together.views["image"], full.views["image"])
+    np.testing.assert_array_equal(together.labels, full.labels)
 
 
 def test_files_of_a_folder_must_have_the_same_columns(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_files_of_a_folder_must_have_the_same_columns(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-def test_label_names_can_be_given(tmp_path: Path, save: Save) -> None:
+def test_label_names_can_be_set(tmp_path: Path, save: Save) -> None:
     path = save(tmp_path / "pairs", pairs())
     assert read(path, label_names=["eel", "dog", "cat"]).labels[0].tolist() == [0, 0, 1]
     with pytest.raises(LabelError, match="'eel' in row 3 is not among the label names"):
@@ -239,7 +239,7 @@ def test_a_split_column_gives_the_official_split(tmp_path: Path, save: Save) -> 
         ({"id": pa.array([1, 2, 3, 1, 4, 5])}, {}, DuplicateIdError, "id 1 occurs more than once"),
     ],
 )
-def test_what_cannot_be_understood_is_said(
+def test_ambiguous_files_are_rejected_with_the_reason(
     tmp_path, save, columns, options, error, message
 ) -> None:
     path = save(tmp_path / "pairs", pairs(**columns))
@@ -270,7 +270,7 @@ def test_a_table_without_rows(tmp_path: Path, save: Save) -> None:
         list(read_in_chunks(path))
 
 
-def test_two_columns_of_one_name(tmp_path: Path) -> None:
+def test_duplicate_column_names_are_rejected(tmp_path: Path) -> None:
     table = pa.Table.from_arrays([pa.array([[1.0]]), pa.array([[2.0]])], names=["a", "a"])
     with pytest.raises(InvalidInputError, match="columns"):
         read(save_arrow(tmp_path / "pairs", table))
@@ -308,7 +308,7 @@ def test_an_arrow_file_that_contradicts_itself_is_named(tmp_path: Path) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_offsets_that_point_outside_an_arrow_file_are_refused(tmp_path: Path, data) -> None:
+def test_offsets_that_point_outside_an_arrow_file_are_rejected(tmp_path: Path, data) -> None:
     path = save_arrow(tmp_path / "pairs", pairs())
     content = bytearray(path.read_bytes())
     offsets = np.array([0, 2, 4, 6, 8], dtype=np.int32).tobytes()
@@ -322,7 +322,7 @@ def test_offsets_that_point_outside_an_arrow_file_are_refused(tmp_path: Path, da
         read(path)
 
 
-def test_a_small_file_of_very_many_values_is_refused(tmp_path: Path) -> None:
+def test_a_small_file_of_very_many_values_is_rejected(tmp_path: Path) -> None:
     values = pa.array(np.zeros(5_000_000, dtype=np.uint8))
     table = pa.table({"image": pa.FixedSizeListArray.from_arrays(values, 1000)})
     path = save_parquet(tmp_path / "pairs", table)
@@ -350,7 +350,7 @@ def test_class_numbers_may_count_the_label_names(tmp_path: Path, save: Save, lab
 
 
 @pytest.mark.parametrize("classes", [(0, 1), (0, 2), (3, 4)])
-def test_class_numbers_without_names_are_their_own_names(
+def test_class_numbers_without_names_become_names(
     tmp_path: Path, save: Save, classes: tuple[int, int]
 ) -> None:
     labels = [classes[row % 2] for row in range(6)]
@@ -359,7 +359,7 @@ def test_class_numbers_without_names_are_their_own_names(
     np.testing.assert_array_equal(data.labels, [[1, 0], [0, 1]] * 3)
 
 
-def test_class_numbers_beyond_the_label_names_are_refused(tmp_path: Path, save: Save) -> None:
+def test_class_numbers_beyond_the_label_names_are_rejected(tmp_path: Path, save: Save) -> None:
     path = save(tmp_path / "pairs", pairs(labels=pa.array([0, 1, 2, 0, 1, 2])))
     with pytest.raises(LabelError, match="from 0 to 2"):
         read(path, label_names=["cat", "dog"])

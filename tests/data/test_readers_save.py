@@ -1,4 +1,4 @@
-"""Writing .npz files: what is read back is what was saved, and a crash leaves no half file."""
+"""Writing .npz files: data are read back unchanged, and a crash leaves no partial file."""
 
 import os
 from pathlib import Path
@@ -86,7 +86,7 @@ def assert_same(first: MultiViewData, second: MultiViewData) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=datasets(), compress=st.booleans())
-def test_what_is_read_is_what_was_saved(tmp_path: Path, data, compress) -> None:
+def test_saved_data_are_read_back_unchanged(tmp_path: Path, data, compress) -> None:
     path = tmp_path / "saved.npz"
     save_npz(data, path, compress=compress)
     assert_same(read(path), data)
@@ -122,42 +122,42 @@ def test_a_failed_write_leaves_the_old_file_and_no_scratch(tmp_path: Path, monke
 @pytest.mark.parametrize(
     "name", ["labels", "ids", "image_id", "class_id", "item_a", "present_a", "a_idx"]
 )
-def test_view_names_with_a_meaning_are_refused(tmp_path: Path, name: str) -> None:
+def test_reserved_view_names_are_rejected(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidInputError, match="reserved"):
         save_npz(MultiViewData({name: np.eye(2)}), tmp_path / "a.npz")
 
 
 @pytest.mark.parametrize("name", ["a_data", "a_indptr", "a_utf8"])
-def test_column_names_with_a_meaning_are_refused(tmp_path: Path, name: str) -> None:
+def test_reserved_column_names_are_rejected(tmp_path: Path, name: str) -> None:
     data = MultiViewData({"image": np.eye(2)}, items={name: [1, 2]})
     with pytest.raises(InvalidInputError, match="reserved"):
         save_npz(data, tmp_path / "a.npz")
 
 
-def test_names_that_cannot_be_file_names_are_refused(tmp_path: Path) -> None:
+def test_names_that_cannot_be_file_names_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="name"):
         save_npz(MultiViewData({"a/b": np.eye(2)}), tmp_path / "a.npz")
 
 
-def test_split_names_with_a_meaning_are_refused(tmp_path: Path) -> None:
+def test_reserved_split_names_are_rejected(tmp_path: Path) -> None:
     data = MultiViewData({"image": np.eye(2)}, splits={"item_a": [0]})
     with pytest.raises(InvalidInputError, match="reserved"):
         save_npz(data, tmp_path / "a.npz")
 
 
-def test_columns_of_other_objects_are_refused(tmp_path: Path) -> None:
+def test_columns_of_other_objects_are_rejected(tmp_path: Path) -> None:
     data = MultiViewData({"image": np.eye(2)}, items={"picture": [b"x", b"y"]})
     with pytest.raises(InvalidInputError, match="'picture'"):
         save_npz(data, tmp_path / "a.npz")
 
 
-def test_texts_that_are_no_unicode_are_refused(tmp_path: Path) -> None:
+def test_texts_that_are_invalid_unicode_are_rejected(tmp_path: Path) -> None:
     data = MultiViewData({"image": np.eye(2)}, items={"text": ["a", "\ud800"]})
     with pytest.raises(InvalidInputError, match=r"column .* is not valid text"):
         save_npz(data, tmp_path / "a.npz")
 
 
-def test_label_names_that_numpy_would_shorten_are_refused(tmp_path: Path) -> None:
+def test_label_names_that_numpy_would_shorten_are_rejected(tmp_path: Path) -> None:
     data = MultiViewData({"image": np.eye(2)}, np.eye(2), label_names=["a", "b\0"])
     with pytest.raises(InvalidInputError, match="NUL"):
         save_npz(data, tmp_path / "a.npz")
@@ -179,7 +179,7 @@ def test_damaged_texts_are_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("view", ["y", "Target"])
-def test_a_view_that_would_be_read_as_labels_is_refused_where_there_are_none(tmp_path, view):
+def test_a_view_that_would_be_read_as_labels_is_rejected_without_labels(tmp_path, view):
     path = tmp_path / "x.npz"
     with pytest.raises(InvalidInputError, match="rename it"):
         save_npz(MultiViewData({view: np.eye(2)}), path)

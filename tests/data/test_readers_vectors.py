@@ -38,10 +38,10 @@ def write(path, matrix):
 @pytest.mark.parametrize("suffix", ALL)
 def test_a_matrix_is_read_whole_in_chunks_and_by_chunks_that_travel(tmp_path, suffix):
     path = write(tmp_path / f"some{suffix}", ALL[suffix])
-    whole = read(path)
-    assert list(whole.views) == ["vectors"]
-    np.testing.assert_array_equal(whole.views["vectors"], ALL[suffix])
-    assert whole.views["vectors"].dtype == ALL[suffix].dtype
+    full = read(path)
+    assert list(full.views) == ["vectors"]
+    np.testing.assert_array_equal(full.views["vectors"], ALL[suffix])
+    assert full.views["vectors"].dtype == ALL[suffix].dtype
     chunks = list(read_in_chunks(path, chunk_size=7, views={"image": "vectors"}))
     np.testing.assert_array_equal(np.vstack([c.views["image"] for c in chunks]), ALL[suffix])
     chunk = pickle.loads(pickle.dumps(list_chunks(path, chunk_size=10)[2]))  # noqa: S301
@@ -57,13 +57,13 @@ def test_the_vectors_of_a_faiss_index_are_read(tmp_path, suffix, kind):
     index.train(vectors)
     index.add(vectors)
     faiss.write_index(index, str(tmp_path / f"some{suffix}"))
-    found = np.vstack(
+    result = np.vstack(
         [c.views["vectors"] for c in read_in_chunks(tmp_path / f"some{suffix}", chunk_size=150)]
     )
-    np.testing.assert_allclose(found, vectors, atol=0.01 if kind == "SQ8" else 0)
+    np.testing.assert_allclose(result, vectors, atol=0.01 if kind == "SQ8" else 0)
 
 
-def test_a_flat_faiss_index_is_told_by_its_first_bytes(tmp_path):
+def test_a_flat_faiss_index_is_detected_by_its_first_bytes(tmp_path):
     faiss = pytest.importorskip("faiss")
     index = faiss.IndexFlatIP(5)
     index.add(FLOATS)
@@ -73,7 +73,7 @@ def test_a_flat_faiss_index_is_told_by_its_first_bytes(tmp_path):
 
 @pytest.mark.parametrize("suffix", [*VECS, *BINS])
 @pytest.mark.parametrize("change", [-1, 3])
-def test_a_file_that_is_cut_off_or_too_long_is_refused(tmp_path, suffix, change):
+def test_a_file_that_is_cut_off_or_too_long_is_rejected(tmp_path, suffix, change):
     path = write(tmp_path / f"some{suffix}", ALL[suffix])
     content = path.read_bytes()
     path.write_bytes(content[:change] if change < 0 else content + b"x" * change)
@@ -82,7 +82,7 @@ def test_a_file_that_is_cut_off_or_too_long_is_refused(tmp_path, suffix, change)
 
 
 @pytest.mark.parametrize("suffix", BINS)
-def test_a_header_that_promises_the_moon_is_refused_before_anything_is_allocated(tmp_path, suffix):
+def test_a_header_that_declares_absurd_sizes_is_rejected_before_allocation(tmp_path, suffix):
     path = tmp_path / f"some{suffix}"
     path.write_bytes(np.array([2**32 - 1, 2**32 - 1], "<u4").tobytes() + bytes(40))
     with pytest.raises(CorruptBundleError, match="take"):
@@ -98,7 +98,7 @@ def test_a_row_of_another_length_is_named(tmp_path):
         list(read_in_chunks(path, chunk_size=8))
 
 
-def test_a_length_that_is_not_positive_is_refused(tmp_path):
+def test_a_length_that_is_not_positive_is_rejected(tmp_path):
     path = tmp_path / "some.fvecs"
     path.write_bytes(np.array([-3, 1], "<i4").tobytes())
     with pytest.raises(CorruptBundleError, match="rows of -3 numbers"):
@@ -106,13 +106,13 @@ def test_a_length_that_is_not_positive_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".fvecs", ".fbin", ".npy"])
-def test_a_file_without_rows_is_refused(tmp_path, suffix):
+def test_a_file_without_rows_is_rejected(tmp_path, suffix):
     path = write(tmp_path / f"none{suffix}", np.empty((0, 3), np.float32))
     with pytest.raises(ViewError, match="no rows"):
         read(path)
 
 
-def test_an_array_that_is_no_matrix_is_refused(tmp_path):
+def test_an_array_that_is_no_matrix_is_rejected(tmp_path):
     np.save(tmp_path / "some.npy", np.ones(3))
     with pytest.raises(ViewError, match="1 dimensions"):
         read(tmp_path / "some.npy")
@@ -131,7 +131,7 @@ def test_a_value_that_is_no_number_is_named_by_its_row(tmp_path):
         read(write(tmp_path / "some.fbin", vectors))
 
 
-def test_what_is_no_faiss_index_is_refused(tmp_path):
+def test_files_that_are_no_faiss_index_are_rejected(tmp_path):
     pytest.importorskip("faiss")
     (tmp_path / "some.faiss").write_bytes(b"not at all an index")
     with pytest.raises(CorruptBundleError, match="index"):

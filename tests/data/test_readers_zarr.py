@@ -1,4 +1,4 @@
-"""Zarr groups: the layout of .npy folders, and whatever a hostile one may hold."""
+"""Zarr groups in the layout of .npy folders, and hostile ones."""
 
 import json
 import pickle
@@ -135,14 +135,14 @@ def test_nothing_is_unpickled(tmp_path: Path, dtype: str, place: str) -> None:
     assert not (tmp_path / "gone off").exists()
 
 
-def test_only_codecs_that_are_known_are_run(tmp_path: Path) -> None:
+def test_only_known_codecs_are_run(tmp_path: Path) -> None:
     path = write(tmp_path / "a.zarr", 2, image=np.ones((4, 2)))
     edit(path, "image", compressor={"id": "base64"})
     with pytest.raises(InvalidInputError, match="'base64'"):
         read(path)
 
 
-def test_objects_are_refused(tmp_path: Path) -> None:
+def test_objects_are_rejected(tmp_path: Path) -> None:
     path = write(tmp_path / "a.zarr", 2, image=np.ones((4, 2)), ids=np.arange(4))
     edit(path, "ids", dtype="|O", filters=[{"id": "vlen-bytes"}], fill_value=None)
     with pytest.raises((InvalidInputError, CorruptBundleError)):

@@ -14,7 +14,7 @@ def make(n, **options):
 
 
 @given(st.integers(2, 60), st.data())
-def test_the_parts_have_the_asked_size_and_share_no_row(n, draw):
+def test_parts_have_the_requested_size_and_share_no_row(n, draw):
     n_test = draw.draw(st.integers(1, n - 1))
     train, test = split_rows(make(n), n_test, random_state=0)
     assert len(test) == n_test
@@ -46,11 +46,11 @@ def test_a_group_stays_on_one_side_and_the_size_is_nearly_met(groups, share):
     assert set(groups[train]).isdisjoint(groups[test])
     assert len(train)
     assert len(test)
-    asked = min(max(round(len(groups) * share), 1), len(groups) - 1)
+    n_groups = min(max(round(len(groups) * share), 1), len(groups) - 1)
     smallest_left = np.bincount(groups[train], minlength=1)
     smallest_left = smallest_left[smallest_left > 0].min()
     # Nothing that is left would have fitted, unless no group fits at all.
-    assert len(test) <= asked < len(test) + smallest_left or sizes[sizes > 0].min() > asked
+    assert len(test) <= n_groups < len(test) + smallest_left or sizes[sizes > 0].min() > n_groups
 
 
 def test_groups_may_be_a_column_of_the_item_table():
@@ -100,7 +100,7 @@ def test_auto_stratifies_single_labels_only():
         ({"stratify": "yes"}, InvalidInputError, "got 'yes'"),
     ],
 )
-def test_a_split_that_cannot_be_made_says_why(options, error, message):
+def test_an_impossible_split_is_rejected_with_the_reason(options, error, message):
     data = make(4, items={"kind": [1, 2, 1, 2]}, labels=np.ones((4, 2)))
     with pytest.raises(error, match=message):
         data.split(**options)
@@ -111,7 +111,7 @@ def test_one_item_cannot_be_split():
         make(1).split()
 
 
-def test_only_the_rows_given_are_split():
+def test_only_the_selected_rows_are_split():
     data = make(20, items={"family": np.arange(20) // 2})
     rows = np.array([3, 2, 9, 8, 15, 14])
     for groups in (None, "family"):
@@ -120,7 +120,7 @@ def test_only_the_rows_given_are_split():
         assert len(test) == 2
 
 
-def test_two_names_of_one_part_of_a_split_are_refused() -> None:
+def test_two_names_of_one_part_of_a_split_are_rejected() -> None:
     splits = {"train_few": [0], "few_train": [1], "test_few": [2], "train": [0], "test": [1]}
     data = MultiViewData({"image": np.eye(3)}, splits=splits)
     with pytest.raises(InvalidInputError, match="'train_few'"):

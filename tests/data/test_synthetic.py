@@ -15,7 +15,7 @@ def accuracy_of_least_squares(features, labels):
     return float(labels[half:][np.arange(len(predicted)), predicted].mean())
 
 
-def test_the_labels_can_be_learnt_from_every_view_and_less_well_with_more_noise():
+def test_labels_are_predictable_from_every_view_and_less_so_with_noise():
     options = {"widths": {"image": 12, "text": 40}, "sparse": ["text"], "random_state": 0}
     clear = make_multiview(2000, noise=0.2, **options)
     dim = make_multiview(2000, noise=8.0, **options)
@@ -31,7 +31,7 @@ def test_dense_views_share_more_than_labels():
     assert np.sum((b - explained) ** 2) < 0.2 * np.sum(b**2)
 
 
-def test_views_have_the_asked_widths_types_and_values():
+def test_views_have_the_requested_widths_types_and_values():
     data = make_multiview(300, {"a": 3, "b": 50}, sparse={"b"}, random_state=1)
     assert data.views["a"].dtype == np.float32
     assert data.views["a"].shape == (300, 3)
@@ -81,7 +81,7 @@ def test_the_seed_decides_everything():
         ({"noise": float("nan")}, "noise"),
     ],
 )
-def test_wrong_settings_are_refused(options, message):
+def test_wrong_settings_are_rejected(options, message):
     with pytest.raises(InvalidInputError, match=message):
         make_multiview(**options)
 
@@ -116,6 +116,6 @@ def test_make_multiview_like_takes_another_number_of_items():
     assert data.labels.shape == (777, 10)
 
 
-def test_make_multiview_like_names_what_it_knows():
+def test_make_multiview_like_lists_its_data_sets():
     with pytest.raises(InvalidInputError, match="nuswide10"):
         make_multiview_like("coco")

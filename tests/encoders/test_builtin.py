@@ -1,13 +1,15 @@
 """The built-in image-text model: small, checked, better than chance, open to pairs of one's own."""
 
+import csv
 from importlib.resources import files
+from io import BytesIO
 
 import numpy as np
 import pytest
 
 import acqh
 from acqh.encoders import BuiltinModel, EfficientNetLite0, MiniLM, builtin_model
-from acqh.encoders.builtin.model import PairSums
+from acqh.encoders.builtin.model import BuiltinMap, PairSums
 from acqh.errors import InvalidInputError
 from acqh.quantize import decode, search_codes
 
@@ -105,6 +107,82 @@ def test_a_handful_of_pairs_changes_nothing():
     assert builtin_model().refine(*own_world(3)) is builtin_model()
 
 
+def features_of(name):
+    """Features that the classifier gives one name only: as far in its direction as they can be."""
+    stored = np.load(BytesIO((files("acqh.encoders.builtin") / "classes.npz").read_bytes()))
+    tag = stored["tag_names"].tolist().index(name)
+    weights = stored["weights"][:, stored["tag_classes"][stored["tags"] == tag]].astype(float)
+    return np.where(weights.mean(axis=1) > 0, 2.0, 0.0).astype(np.float32)
+
+
+def test_images_that_the_classifier_is_certain_of_get_tags():
+    images = np.stack([features_of("violin"), features_of("border collie")])
+    violin, collie = builtin_model().suggest_tags(images)
+    assert [name for name, _ in violin] == ["violin"]
+    assert {name for name, _ in collie} == {"border collie", "dog"}
+    assert all(0.8 <= confidence <= 1 for _, confidence in violin + collie)
+
+
+def test_images_that_the_classifier_is_not_certain_of_get_no_tags():
+    model = builtin_model()
+    mixed = np.mean([features_of(name) for name in ("violin", "teapot", "volcano")], axis=0)
+    assert model.suggest_tags(np.stack([np.zeros(1280), 0.1 * mixed])) == [[], []]
+
+
+def test_tags_are_limited_in_number_and_confidence():
+    model, images = builtin_model(), features_of("border collie")[np.newaxis]
+    assert len(model.suggest_tags(images, max_tags=1)[0]) == 1
+    names = [len(model.suggest_tags(images, max_tags=9, min_confidence=c)[0]) for c in (0, 0.8)]
+    assert names == [9, 2]
+    assert model.suggest_tags(np.empty((0, 1280))) == []
+
+
+def test_photographs_of_animals_get_the_tags_that_people_gave_them(data_dir):
+    animals, folder = {"dog", "cat", "horse", "bird"}, data_dir.parent / "coco"
+    with (folder / "manifest.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))[8_000:9_000]
+    labels = [animals & set(row["labels"].split("|")) for row in rows]
+    # Some with an animal, and as many without.
+    chosen = [*np.flatnonzero(labels)[:80], *np.flatnonzero(~np.array(labels, dtype=bool))[:80]]
+    features = EfficientNetLite0().transform([folder / rows[row]["image"] for row in chosen])
+    tags = builtin_model().suggest_tags(features)
+    pairs = [(name, row) for names, row in zip(tags, chosen, strict=True) for name, _ in names]
+    is_right = [name in labels[row] for name, row in pairs if name in animals]
+    assert len(is_right) >= 10
+    assert np.mean(is_right) >= 0.85
+
+
+def test_maps_of_the_version_before_stay_as_they_were():
+    rng = np.random.default_rng(0)
+    images = rng.random((2, 1280), dtype=np.float32)
+    texts = rng.normal(size=(2, 384)).astype(np.float32)
+    maps = {view: BuiltinMap(view) for view in ("image", "text")}
+    for restored in maps.values():
+        assert not restored.is_outdated
+        restored.version_ = 3
+        assert restored.is_outdated
+    mapped = maps["image"].transform(images)
+    assert mapped.shape == (2, 512)
+    # As that version wrote them.
+    expected = [[0.093526, 0.000296, 0.003898], [0.089268, 0.008320, 0.005901]]
+    np.testing.assert_allclose(mapped[:, [0, 100, 511]], expected, atol=2e-6)
+    expected = [[0.19268, 0.28267, 1.27784], [0.17550, 0.68193, -0.60209]]
+    rows = maps["text"].transform(texts)[:, [0, 100, 300]]
+    np.testing.assert_allclose(rows, expected, atol=2e-5)
+
+
+def test_maps_of_an_unknown_version_are_rejected():
+    with pytest.raises(InvalidInputError, match="version 2"):
+        BuiltinMap("image").version_ = 2
+
+
+def test_class_evidence_lets_names_of_classes_find_their_images():
+    model, names = builtin_model(), ["violin", "teapot", "lighthouse", "volcano", "banjo"]
+    images = np.stack([features_of(name) for name in names])
+    texts = MiniLM().transform([f"a photo of a {name}" for name in names])
+    assert recall(model, images, texts, k=1) == 1
+
+
 def test_no_rows_give_no_vectors():
     model = builtin_model()
     assert model.item_vectors(np.empty((0, 1280))).shape == (0, model.n_components)
@@ -129,10 +207,10 @@ def test_what_does_not_fit_is_refused(use, message):
 def test_a_few_pairs_of_the_general_kind_do_not_make_it_forget():
     model = builtin_model()
     rng = np.random.default_rng(0)
-    roots = rng.normal(size=(60, len(model.sums.image))) * np.sqrt(np.diag(model.sums.images))
-    images = np.square(
-        np.maximum(model.arrays["image_mean"] + roots @ model.arrays["image_axes"].T, 0)
-    )
+    axes = model.arrays["image_axes"]
+    roots = rng.normal(size=(60, axes.shape[1]))
+    roots = roots * np.sqrt(np.diag(model.sums.images))[: axes.shape[1]]
+    images = np.square(np.maximum(model.arrays["image_mean"] + roots @ axes.T, 0))
     weights, intercept = model.sums.regression(model.ridge)
     meant = model.map_features(images, view="image") @ weights + intercept
     noise = 2.0 * rng.normal(size=meant.shape) * np.sqrt(np.maximum(model.text_variance, 0))

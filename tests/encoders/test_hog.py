@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from acqh._core.store import pack, unpack
-from acqh.encoders import HogColour, read_image
+from acqh.encoders import HogColor, read_image
 from acqh.errors import ImageError, InvalidInputError, MissingExtraError
 from acqh.methods.registry import HOMES
 
@@ -45,7 +45,7 @@ def huge_png(width: int, height: int) -> bytes:
 def test_paths_bytes_and_images_give_the_same_features(tmp_path: Path) -> None:
     path = tmp_path / "picture.png"
     path.write_bytes(as_bytes(picture()))
-    rows = HogColour().transform([path, str(path), path.read_bytes(), picture()])
+    rows = HogColor().transform([path, str(path), path.read_bytes(), picture()])
     assert rows.shape == (4, 544)
     assert rows.dtype == np.float32
     assert (rows == rows[0]).all()
@@ -53,13 +53,13 @@ def test_paths_bytes_and_images_give_the_same_features(tmp_path: Path) -> None:
 
 def test_pictures_are_described_one_by_one() -> None:
     pictures = [picture(seed, (40 + seed, 70)) for seed in range(4)]
-    whole = HogColour().transform(pictures)
-    parts = [HogColour().transform([item]) for item in pictures]
+    whole = HogColor().transform(pictures)
+    parts = [HogColor().transform([item]) for item in pictures]
     np.testing.assert_array_equal(whole, np.vstack(parts))
 
 
 def test_no_pictures_give_no_rows() -> None:
-    assert HogColour().transform([]).shape == (0, 544)
+    assert HogColor().transform([]).shape == (0, 544)
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def test_no_pictures_give_no_rows() -> None:
     [{}, {"size": 96, "cells": 3}, {"orientations": 5, "hsv_bins": [4, 2, 3]}, {"cells": 8}],
 )
 def test_the_announced_width_is_the_width(params: dict[str, Any]) -> None:
-    encoder = HogColour(**params)
+    encoder = HogColor(**params)
     assert encoder.transform([picture()]).shape == (1, encoder.n_features_out)
 
 
 def test_colour_shares_count_the_pixels_of_each_bin() -> None:
     image = picture()
     bins = (5, 3, 2)
-    encoder = HogColour(hsv_bins=bins)
+    encoder = HogColor(hsv_bins=bins)
     shares = encoder.transform([image])[0, -30:].reshape(bins) ** 2
     expected = np.zeros(bins)
     for hue, saturation, value in np.asarray(image.convert("HSV")).reshape(-1, 3).tolist():
@@ -85,7 +85,7 @@ def test_colour_shares_count_the_pixels_of_each_bin() -> None:
 def test_gradients_follow_the_direction_of_edges() -> None:
     upright = np.zeros((64, 64, 3), dtype=np.uint8)
     upright[:, 28:36] = 255
-    encoder = HogColour()
+    encoder = HogColor()
     features = encoder.transform(
         [Image.fromarray(upright), Image.fromarray(upright.swapaxes(0, 1))]
     )
@@ -96,7 +96,7 @@ def test_gradients_follow_the_direction_of_edges() -> None:
 def test_transparent_parts_are_white() -> None:
     clear = Image.new("RGBA", (64, 64), (255, 0, 0, 0))
     np.testing.assert_array_equal(
-        HogColour().transform([clear]), HogColour().transform([Image.new("RGB", (64, 64), "white")])
+        HogColor().transform([clear]), HogColor().transform([Image.new("RGB", (64, 64), "white")])
     )
 
 
@@ -104,20 +104,18 @@ def test_exif_orientation_is_obeyed() -> None:
     exif = Image.Exif()
     exif[0x0112] = 3  # turned by 180 degrees
     turned = as_bytes(picture().transpose(Image.Transpose.ROTATE_180), exif=exif)
-    np.testing.assert_array_equal(
-        HogColour().transform([turned]), HogColour().transform([picture()])
-    )
+    np.testing.assert_array_equal(HogColor().transform([turned]), HogColor().transform([picture()]))
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "CMYK", "YCbCr", "I;16", "I", "F"])
 def test_every_mode_is_read(mode: str) -> None:
     image = picture().convert("L").convert("I;16") if mode == "I;16" else picture().convert(mode)
-    assert np.isfinite(HogColour().transform([image])).all()
+    assert np.isfinite(HogColor().transform([image])).all()
 
 
 @pytest.mark.parametrize("kind", ["BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP"])
 def test_usual_formats_are_read(kind: str) -> None:
-    assert HogColour().transform([as_bytes(picture(), kind)]).shape == (1, 544)
+    assert HogColor().transform([as_bytes(picture(), kind)]).shape == (1, 544)
 
 
 @pytest.mark.parametrize("kind", ["GIF", "JPEG", "PNG", "TIFF", "WEBP"])
@@ -125,7 +123,7 @@ def test_usual_formats_are_read(kind: str) -> None:
 def test_truncated_pictures_are_refused_by_name(kind: str, share: float) -> None:
     whole = as_bytes(picture(), kind)
     with pytest.raises(ImageError, match="image 1 cannot be read"):
-        HogColour().transform([whole, whole[: int(share * len(whole))]])
+        HogColor().transform([whole, whole[: int(share * len(whole))]])
 
 
 def test_damaged_pictures_are_read_or_refused_but_nothing_else() -> None:
@@ -137,7 +135,7 @@ def test_damaged_pictures_are_read_or_refused_but_nothing_else() -> None:
             for place in rng.integers(0, len(whole), 5):
                 damaged[place] = rng.integers(256)
             try:
-                row = HogColour(max_pixels=10_000).transform([bytes(damaged)])
+                row = HogColor(max_pixels=10_000).transform([bytes(damaged)])
             except ImageError:
                 continue
             assert np.isfinite(row).all()
@@ -145,29 +143,29 @@ def test_damaged_pictures_are_read_or_refused_but_nothing_else() -> None:
 
 def test_a_missing_file_is_named() -> None:
     with pytest.raises(ImageError, match=r"such.png"):
-        HogColour().transform(["no/such.png"])
+        HogColor().transform(["no/such.png"])
 
 
 def test_what_is_no_picture_is_refused() -> None:
     with pytest.raises(ImageError, match="image 0 is a int"):
-        HogColour().transform([3])
+        HogColor().transform([3])
 
 
 @pytest.mark.parametrize("side", [9_000, 12_000, 60_000])
 def test_enormous_pictures_are_refused_before_decoding(side: int) -> None:
     with pytest.raises(ImageError, match="image 0"):
-        HogColour().transform([huge_png(side, side)])
+        HogColor().transform([huge_png(side, side)])
 
 
 def test_the_pixel_limit_can_be_set() -> None:
     with pytest.raises(ImageError, match="4095"):
-        HogColour(max_pixels=64 * 64 - 1).transform([picture()])
-    assert HogColour(max_pixels=64 * 64).transform([picture()]).shape == (1, 544)
+        HogColor(max_pixels=64 * 64 - 1).transform([picture()])
+    assert HogColor(max_pixels=64 * 64).transform([picture()]).shape == (1, 544)
 
 
 def test_formats_that_start_other_programs_are_refused() -> None:
     with pytest.raises(ImageError):
-        HogColour().transform([b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"])
+        HogColor().transform([b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"])
 
 
 @pytest.mark.parametrize(
@@ -182,11 +180,11 @@ def test_formats_that_start_other_programs_are_refused() -> None:
 )
 def test_parameters_out_of_range_are_refused(params: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        HogColour(**params).fit([])
+        HogColor(**params).fit([])
 
 
 def test_the_encoder_survives_storing() -> None:
-    encoder = HogColour(size=32, hsv_bins=(4, 4, 4))
+    encoder = HogColor(size=32, hsv_bins=(4, 4, 4))
     restored = unpack(*pack(encoder, HOMES), HOMES)
     np.testing.assert_array_equal(restored.transform([picture()]), encoder.transform([picture()]))
     with pytest.raises(InvalidInputError, match="unexpected"):
@@ -196,7 +194,7 @@ def test_the_encoder_survives_storing() -> None:
 def test_a_missing_extra_is_named(monkeypatch: Any) -> None:
     monkeypatch.setitem(__import__("sys").modules, "PIL.Image", None)
     with pytest.raises(MissingExtraError, match=r"acqh\[images\]"):
-        HogColour().transform([b""])
+        HogColor().transform([b""])
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,10 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -65,22 +68,99 @@ def test_transparency_and_orientation_outlive_reduction() -> None:
     assert height > 2 * width
 
 
-def test_a_bomb_of_one_bit_takes_little_more_memory_than_its_pixels() -> None:
-    # Fifty megapixels in 6 KB; in a process of its own, since memory is counted by process.
-    program = """
+def peak_of_reading(save: str) -> int:
+    """Return by how many MiB a process grows that reads a file which another one has saved."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "image")
+        saving = f"from PIL import Image\npath = {str(path)!r}\n{save}"
+        subprocess.run([sys.executable, "-c", saving], check=True)
+        reading = f"""
 import resource
-from io import BytesIO
-from PIL import Image
-from acqh.encoders import read_image
-file = BytesIO()
-Image.new("1", (10_000, 5_000)).save(file, "PNG")
+from acqh.encoders.images import open_image, working_image
+open_image({str(path)!r}).close()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-read_image(file.getvalue(), side=512)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+assert max(working_image({str(path)!r}).size) == 512
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
-    run = [sys.executable, "-c", program]
-    n_kib = int(subprocess.run(run, capture_output=True, text=True, check=True).stdout)
-    assert n_kib < 150_000
+        run = [sys.executable, "-c", reading]
+        return int(subprocess.run(run, capture_output=True, text=True, check=True).stdout)
+
+
+def test_a_bomb_of_one_bit_takes_little_more_memory_than_its_pixels() -> None:
+    # Fifty megapixels in 6 KB.
+    assert peak_of_reading('Image.new("1", (10_000, 5_000)).save(path, "PNG")') < 150
+
+
+@pytest.mark.parametrize("kind", ['"JPEG"', '"PNG"', '"TIFF"', '"TIFF", compression="tiff_lzw"'])
+def test_a_photo_of_108_megapixels_takes_little_memory(kind: str) -> None:
+    # Whole, it takes 432 MB.
+    assert peak_of_reading(f'Image.new("RGB", (12_000, 9_000), "red").save(path, {kind})') < 120
+
+
+STRIPPED = [
+    *(("PNG", mode, {}) for mode in ("RGB", "RGBA", "LA")),
+    *(("TIFF", mode, {}) for mode in ("RGB", "RGBA", "CMYK")),
+    *(("TIFF", "RGB", {"compression": name}) for name in ("tiff_lzw", "tiff_deflate", "jpeg")),
+]
+
+
+@pytest.mark.parametrize(("kind", "mode", "options"), STRIPPED)
+def test_strips_show_what_the_whole_image_shows(
+    kind: str, mode: str, options: dict[str, Any]
+) -> None:
+    image = smooth(1_900, 1_303, mode)
+    if "A" in mode:
+        image.putalpha(image.getchannel(0))
+    content = as_bytes(image, kind, **options)
+    whole = read_image(content, side=100)
+    with image_limit(1_000_000):
+        strips = read_image(content, side=100)
+        for end in (len(content) // 2, len(content) - 40):
+            with suppress(ImageError):
+                read_image(content[:end], side=100)
+    np.testing.assert_array_equal(np.asarray(strips), np.asarray(whole))
+
+
+@pytest.mark.parametrize(
+    "options", [{"tile": (64, 128)}, {"byteorder": ">"}, {"rowsperstrip": 7}], ids=str
+)
+@pytest.mark.parametrize("depth", [np.uint8, np.uint16])
+def test_tiles_and_strips_of_other_programs_are_read(options: dict[str, Any], depth: Any) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    pixels = np.asarray(smooth(1_900, 1_303)).astype(depth) * (257 if depth is np.uint16 else 1)
+    file = BytesIO()
+    tifffile.imwrite(file, pixels, photometric="rgb", **options)
+    whole = read_image(file.getvalue(), side=100)
+    with image_limit(1_000_000):
+        strips = read_image(file.getvalue(), side=100)
+    np.testing.assert_array_equal(np.asarray(strips), np.asarray(whole))
+
+
+def test_panoramas_are_read_reduced_whatever_their_shape() -> None:
+    content = as_bytes(smooth(12_000, 300), "JPEG")
+    with image_limit(1_000_000):
+        assert max(read_image(content, side=512).size) in range(1024, 2048)
+        with pytest.raises(ImageError, match="pixels"):
+            read_image(content)
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "options"),
+    [("RGB", "JPEG", {"progressive": True}), ("L", "JPEG", {"progressive": 1}), ("RGB", "BMP", {})],
+)
+def test_images_that_are_decoded_whole_keep_to_the_limit(
+    mode: str, kind: str, options: dict[str, Any]
+) -> None:
+    content = as_bytes(smooth(2_100, 1_000, mode), kind, **options)
+    with image_limit(2_000_000), pytest.raises(ImageError, match="2000000"):
+        read_image(content, side=64)
+
+
+def test_no_image_has_more_than_four_times_the_limit() -> None:
+    for kind in ("JPEG", "PNG"):
+        content = as_bytes(Image.new("L", (2_100, 2_000)), kind)
+        with image_limit(1_000_000), pytest.raises(ImageError, match="1000000"):
+            read_image(content, side=64)
 
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF", "PPM"])
@@ -112,7 +192,7 @@ def test_heic_without_pillow_heif_says_what_to_install(monkeypatch: pytest.Monke
     from acqh.encoders import images
 
     monkeypatch.setattr(images, "image_formats", lambda: images._FORMATS)
-    with pytest.raises(ImageError, match=r"pip install 'acqh\[heic\]'"):
+    with pytest.raises(ImageError, match=r"pip install 'acqh\[images\]'"):
         read_image(b"\0\0\0\x18ftypheic" + bytes(100))
 
 
@@ -147,10 +227,10 @@ def test_limits_of_threads_that_overlap_do_not_mix(monkeypatch: pytest.MonkeyPat
     first_inside, second_inside, first_left = (threading.Event() for _ in range(3))
 
     def first() -> None:
-        with image_limit(2_000_000):
+        with image_limit(500_000):
             first_inside.set()
             second_inside.wait(60)
-            with pytest.raises(ImageError, match="2000000"):
+            with pytest.raises(ImageError, match="500000"):
                 read_image(content)
         first_left.set()
 

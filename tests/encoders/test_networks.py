@@ -7,13 +7,10 @@ from importlib.resources import files
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
 from acqh._core.runtime import limit_threads
 from acqh._core.store import pack, unpack
-from acqh.cli import app
-from acqh.collection import Collection
-from acqh.encoders import ClipImages, ClipTexts, EfficientNetLite0, MiniLM, make_encoder
+from acqh.encoders import EfficientNetLite0, MiniLM, make_encoder
 from acqh.encoders.minilm import numbers_of, vocabulary
 from acqh.errors import EncoderFallbackWarning, ImageError, InvalidInputError
 from acqh.methods.registry import HOMES
@@ -27,52 +24,6 @@ def pictures(n=5):
 def restored(encoder):
     description, arrays = pack(encoder, HOMES)
     return unpack(json.loads(json.dumps(description)), arrays, HOMES)
-
-
-def save_tokenizer(transformers, folder):
-    tokenizers = pytest.importorskip("tokenizers")
-    words = {word: i for i, word in enumerate(["<pad>", "<unk>", "<s>", "</s>", "a", "dog", "cat"])}
-    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
-    inner.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    inner.post_processor = tokenizers.processors.TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[("<s>", 2), ("</s>", 3)]
-    )
-    transformers.PreTrainedTokenizerFast(
-        tokenizer_object=inner,
-        pad_token="<pad>",
-        unk_token="<unk>",
-        bos_token="<s>",
-        eos_token="</s>",
-    ).save_pretrained(folder)
-
-
-@pytest.fixture(scope="module", params=["CLIP", "Siglip"])
-def clip_folder(request, tmp_path_factory):
-    """Save a tiny model with random weights, and a tokenizer of words, as transformers does."""
-    transformers = pytest.importorskip("transformers")
-    torch = pytest.importorskip("torch")
-    folder = tmp_path_factory.mktemp(request.param)
-    small = {
-        "hidden_size": 12,
-        "intermediate_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-    }
-    text = {"vocab_size": 7, "max_position_embeddings": 8}
-    marks = {"bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
-    config = getattr(transformers, f"{request.param}Config")(
-        text_config={**small, **text, **marks},
-        vision_config={**small, "image_size": 32, "patch_size": 16},
-        **({"projection_dim": 12} if request.param == "CLIP" else {}),
-    )
-    torch.manual_seed(0)
-    getattr(transformers, f"{request.param}Model")(config).save_pretrained(folder)
-    size = {"height": 32, "width": 32}
-    processor = getattr(transformers, f"{request.param}ImageProcessor")
-    sizes = {"size": {"shortest_edge": 32}, "crop_size": size}
-    processor(**(sizes if request.param == "CLIP" else {"size": size})).save_pretrained(folder)
-    save_tokenizer(transformers, folder)
-    return folder
 
 
 def test_efficientnet_refuses_a_size_its_strides_do_not_divide():
@@ -110,71 +61,6 @@ def test_other_weights_than_those_fitted_with_are_refused():
     other = unpack(description, {}, HOMES)
     with pytest.raises(InvalidInputError, match="weights"):
         other.transform(pictures(1))
-
-
-def test_clip_describes_pictures_and_texts_alike(clip_folder):
-    images = make_encoder(f"clip:{clip_folder}", view="image").fit([])
-    texts = make_encoder(f"clip:{clip_folder}", view="text").fit([])
-    seen = images.transform(pictures())
-    read = texts.transform(["a dog", "a cat", "a dog a dog a dog a dog a dog a dog"])
-    assert seen.shape == (5, 12)
-    assert read.shape == (3, 12)
-    np.testing.assert_allclose(np.linalg.norm(seen, axis=1), 1, rtol=1e-5)
-    np.testing.assert_allclose(np.linalg.norm(read, axis=1), 1, rtol=1e-5)
-    assert not np.allclose(read[0], read[1])
-    np.testing.assert_allclose(restored(texts).transform(["a cat"])[0], read[1], rtol=1e-4)
-
-
-def test_a_collection_is_built_with_one_encoder_for_images_and_texts(clip_folder, tmp_path):
-    lines = ["image,text,labels"]
-    for number, picture in enumerate(pictures(8)):
-        picture.save(tmp_path / f"{number}.png")
-        lines.append(f"{number}.png,a {('dog', 'cat')[number % 2]},{('x', 'y')[number % 2]}")
-    (tmp_path / "manifest.csv").write_text("\n".join(lines))
-    out = tmp_path / "built.acqh"
-    command = ["build", str(tmp_path / "manifest.csv"), "--out", str(out), "--json"]
-    done = CliRunner().invoke(app, [*command, "--encoder", f"clip:{clip_folder}"])
-    assert done.exit_code == 0, (done.output, done.exception)
-    with Collection.open(out) as collection:
-        by_view = collection.opened.facts.encoders
-        assert {view: type(each) for view, each in by_view.items()} == {
-            "image": ClipImages,
-            "text": ClipTexts,
-        }
-        assert collection.search(text="a dog", k=3).hits
-
-
-def test_clip_needs_a_folder_that_is_there(tmp_path):
-    with pytest.raises(InvalidInputError, match="no folder"):
-        ClipImages(str(tmp_path / "nothing")).fit([])
-    with pytest.raises(InvalidInputError, match="no weights"):
-        ClipTexts(str(tmp_path)).fit([])
-
-
-def test_a_stored_clip_that_is_gone_fetches_nothing(monkeypatch, tmp_path):
-    hub = pytest.importorskip("huggingface_hub")
-    asked = []
-
-    def fetch(name, **options):
-        asked.append(options)
-        raise OSError("not in the cache")
-
-    monkeypatch.setattr(hub, "snapshot_download", fetch)
-    description = {"class": "ClipTexts", "params": {"model": "someone/model"}}
-    stored = unpack({**description, "state": {"fingerprint_": 64 * "0"}}, {}, HOMES)
-    with pytest.raises(InvalidInputError, match="not a folder"):
-        stored.transform(["a dog"])
-    assert asked == [{"local_files_only": True}]
-
-
-def test_a_model_of_another_kind_is_no_clip(tmp_path):
-    transformers = pytest.importorskip("transformers")
-    config = transformers.BertConfig(
-        hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8, vocab_size=9
-    )
-    transformers.BertModel(config).save_pretrained(tmp_path)
-    with pytest.raises(InvalidInputError, match="bert"):
-        ClipTexts(str(tmp_path)).transform(["a dog"])
 
 
 TEXTS = [
@@ -223,12 +109,6 @@ def test_auto_is_the_best_that_is_installed_and_says_so_where_it_is_not(monkeypa
         with pytest.warns(EncoderFallbackWarning, match=rf"{second}.*acqh\[{extra}\]"):
             found = make_encoder("auto", view=view)
         assert repr(found) == repr(make_encoder(second, view=view))
-
-
-def test_clip_and_siglip_can_be_asked_for_by_name():
-    assert make_encoder("siglip", view="image").model.startswith("google/siglip")
-    assert make_encoder("clip", view="text").model.startswith("openai/clip")
-    assert make_encoder("siglip:models/mine", view="text").model == "models/mine"
 
 
 def test_encoders_that_do_not_exist_are_named_with_those_that_do():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from acqh.collection import Collection, Item
-from acqh.encoders import MiniLM, builtin_model, word_vectorizer
+from acqh.encoders import MiniLM, builtin_model, tfidf_vectorizer
 from acqh.encoders.minilm import QueryTable
 from acqh.errors import CollectionError
 
@@ -62,7 +62,7 @@ def test_a_collection_is_searched_by_the_fast_encoder(tmp_path):
 
 def test_a_collection_without_minilm_rejects_the_fast_encoder(tmp_path):
     items = [Item(text=text, id=text) for text in SENTENCES]
-    encoder = word_vectorizer()
+    encoder = tfidf_vectorizer()
     Collection.build(items, tmp_path / "things.acqh", text_encoder=encoder).close()
     with pytest.raises(CollectionError, match="MiniLM"):
         Collection.open(tmp_path / "things.acqh", query_encoder="fast")

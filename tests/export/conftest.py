@@ -37,12 +37,12 @@ def same_top(index, queries):
     def check(ids, scores, *, name=lambda identifier: identifier):
         ids = np.array([[name(each) for each in row] for row in ids])
         np.testing.assert_allclose(scores, ours.scores[:, :K], rtol=1e-5, atol=1e-5)
-        for mine, best, found in zip(ours.ids, ours.scores, ids, strict=True):
+        for mine, best, result in zip(ours.ids, ours.scores, ids, strict=True):
             # Places whose score neither neighbour comes near must hold the very item.
             apart = np.diff(best) < -1e-4 * np.abs(best[1:])
             alone = apart[:K] & np.append(True, apart[: K - 1])
-            np.testing.assert_array_equal(found[alone], mine[:K][alone])
-            assert set(found) <= set(mine) or not apart[K - 1]
+            np.testing.assert_array_equal(result[alone], mine[:K][alone])
+            assert set(result) <= set(mine) or not apart[K - 1]
 
     return check
 

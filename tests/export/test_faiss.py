@@ -25,7 +25,7 @@ def test_faiss_finds_our_top_ten(saved, queries, same_top, tmp_path, codes, kind
     same_top(ids, scores)
 
 
-def test_text_ids_are_numbered_and_listed_beside_the_index(collection_path, tmp_path):
+def test_text_ids_are_numbered_and_listed_next_to_the_index(collection_path, tmp_path):
     path = tmp_path / "things.faiss"
     report = export_faiss(collection_path, path, codes=True)
     assert report.files == (path, tmp_path / "things.faiss.items.jsonl")

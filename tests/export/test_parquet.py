@@ -1,4 +1,4 @@
-"""Items as a Parquet file, read back by PyArrow and by acqh itself."""
+"""Items as a Parquet file, read back by PyArrow and by acqh."""
 
 import base64
 import json
@@ -30,7 +30,9 @@ def test_vectors_give_our_top_ten_by_inner_product(saved, queries, same_top, tmp
     same_top(table["id"].to_numpy()[best], np.take_along_axis(scores, best, axis=1))
 
 
-def test_codes_and_codebooks_come_back_in_order_of_insertion(index, saved, tmp_path, monkeypatch):
+def test_codes_and_codebooks_are_exported_in_order_of_insertion(
+    index, saved, tmp_path, monkeypatch
+):
     monkeypatch.setattr(files, "_ROWS", 999)
     export_parquet(saved, tmp_path / "codes.parquet", codes=True)
     file = pq.ParquetFile(tmp_path / "codes.parquet")
@@ -85,7 +87,7 @@ def test_an_empty_index_makes_a_file_without_rows(tmp_path):
     assert pq.read_table(tmp_path / "empty.parquet").num_rows == 0
 
 
-def test_a_failed_export_leaves_what_was_there(index, tmp_path):
+def test_a_failed_export_keeps_the_previous_one(index, tmp_path):
     path = tmp_path / "items.parquet"
     path.write_bytes(b"old")
 
@@ -102,7 +104,7 @@ def test_a_failed_export_leaves_what_was_there(index, tmp_path):
     assert pq.read_metadata(path).num_rows == 10_000
 
 
-def test_what_cannot_be_exported_is_refused(tmp_path):
+def test_values_that_cannot_be_exported_are_rejected(tmp_path):
     with pytest.raises(FileNotFoundError):
         export_parquet(tmp_path / "none.acqh", tmp_path / "x.parquet")
     with pytest.raises(InvalidInputError, match="HammingIndex"):

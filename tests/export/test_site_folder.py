@@ -1,4 +1,4 @@
-"""The folder of a site: whatever interrupts an export, nothing is published but what was asked."""
+"""The folder of a site: an interrupted export publishes nothing that was not requested."""
 
 import json
 import os
@@ -102,9 +102,9 @@ def test_an_export_killed_at_any_step_leaves_nothing_behind(
     for folder in folders:
         check_works(folder)
         site(collection, folder, **NO_CAPTIONS)
-        found = contents(folder)
-        assert not [name for name, content in found.items() if CAPTION.encode() in content]
-        assert found == fresh
+        result = contents(folder)
+        assert not [name for name, content in result.items() if CAPTION.encode() in content]
+        assert result == fresh
 
 
 def interrupt(collection, folder, name, monkeypatch, **options):
@@ -140,7 +140,7 @@ def test_captions_of_an_interrupted_export_are_removed(collection, fresh, tmp_pa
     assert contents(tmp_path) == fresh
 
 
-def test_files_are_on_the_disk_before_the_page_is_replaced(collection, tmp_path, monkeypatch):
+def test_files_are_on_disk_before_the_start_page_is_replaced(collection, tmp_path, monkeypatch):
     states = []
     monkeypatch.setattr(os, "sync", lambda: states.append(contents(tmp_path)))
     site(collection, tmp_path, **ALL)
@@ -194,7 +194,7 @@ def test_links_are_not_followed(collection, fresh, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["data", "static-0123456789abcdef"])
-def test_a_link_in_place_of_a_folder_is_refused(collection, tmp_path, name):
+def test_a_link_in_place_of_a_folder_is_rejected(collection, tmp_path, name):
     public, private = tmp_path / "public", tmp_path / "private"
     site(collection, public, **NO_CAPTIONS)
     private.mkdir()
@@ -207,7 +207,7 @@ def test_a_link_in_place_of_a_folder_is_refused(collection, tmp_path, name):
     assert [path.name for path in private.iterdir()] == [f"items-{'0' * 16}.json"]
 
 
-def test_a_page_that_cannot_be_made_into_a_site_is_an_error(collection, tmp_path, monkeypatch):
+def test_a_template_without_the_expected_parts_is_an_error(collection, tmp_path, monkeypatch):
     shutil.copytree(site_module.PAGE, tmp_path / "page")
     page = tmp_path / "page" / "index.html"
     page.write_text(page.read_text().replace("<title>acqh</title>", "<title>Search</title>"))

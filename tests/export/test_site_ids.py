@@ -38,7 +38,7 @@ def test_ids_of_another_collection_of_the_same_items_differ(collection, tmp_path
         assert published_ids(other, tmp_path / "d") != published_ids(collection, tmp_path / "c")
 
 
-def test_ids_that_would_be_equal_are_told_apart(collection, tmp_path, monkeypatch):
+def test_ids_that_would_collide_are_distinguished(collection, tmp_path, monkeypatch):
     monkeypatch.setattr(site_module, "_ID_BYTES", 1)
     collection.add([Item(text=f"a number {n}", id=f"more/{n}") for n in range(200)])
     ids = published_ids(collection, tmp_path / "public")

@@ -1,4 +1,4 @@
-"""Whatever fails while a bundle is saved, the old or the new bundle is there whole."""
+"""After any failure of saving, the old or the new bundle is complete."""
 
 import errno
 import itertools
@@ -106,7 +106,7 @@ def test_any_operation_that_fails_leaves_the_old_or_the_new_bundle(
         operations()
         if before is not None:
             save(path, before)
-        kept = names(path)
+        before_names = names(path)
         operations(at=n, how=how)
         failed = False
         try:
@@ -119,7 +119,7 @@ def test_any_operation_that_fails_leaves_the_old_or_the_new_bundle(
         assert state(path) == (2 if committed else before)
         assert failed or committed
         if how in ("not done", "half") and n < commit:
-            assert names(path) == kept
+            assert names(path) == before_names
         save(path, 3)
         assert state(path) == 3
         assert len(names(path)) == 3
@@ -192,24 +192,24 @@ def test_a_power_cut_at_any_moment_leaves_the_old_or_the_new_bundle(tmp_path, op
     done = operations()
     save(tmp_path / "b", 2)
     durable = commit_point(done) + 1
-    found = {}
+    result = {}
     for n, (operation, arguments) in enumerate(done, start=1):
         disk.apply(operation, arguments)
         for files in disk.after_power_cut():
             key = frozenset(files.items())
-            if key not in found:
-                trial = tmp_path / f"{len(found)}"
+            if key not in result:
+                trial = tmp_path / f"{len(result)}"
                 trial.mkdir()
                 for name, content in files.items():
                     (trial / name).write_bytes(content)
-                found[key] = state(trial)
-            assert found[key] in ({1, 2} if n < durable else {2})
-    assert len(found) > 20
-    assert set(found.values()) == {1, 2}
+                result[key] = state(trial)
+            assert result[key] in ({1, 2} if n < durable else {2})
+    assert len(result) > 20
+    assert set(result.values()) == {1, 2}
 
 
 @pytest.mark.parametrize("how", ["not done", "half", "crash"])
-def test_a_replaced_file_is_the_old_or_the_new_one_whatever_fails(tmp_path, operations, how):
+def test_a_replaced_file_is_the_old_or_the_new_one_after_any_failure(tmp_path, operations, how):
     path = tmp_path / "notes.txt"
     done = operations()
     replace_file(path, b"old")

@@ -1,4 +1,4 @@
-"""Stores that were damaged or made to do harm: refused with an error of ours, and never a hang."""
+"""Damaged and hostile stores are rejected with acqh errors and never hang."""
 
 import os
 import shutil
@@ -74,20 +74,20 @@ def moved(content, rng):
 
 
 @pytest.mark.parametrize("mutate", [zeroed, flipped, moved])
-def test_damaged_stores_are_read_or_refused_with_an_error_of_ours(built, tmp_path, mutate):
+def test_damaged_stores_are_read_or_raise_an_acqh_error(built, tmp_path, mutate):
     rng = np.random.default_rng(0)
     content = (current_folder(built) / "items.sqlite").read_bytes()
-    found = 0
+    result = 0
     for number in range(N_MUTATIONS):
         path = shutil.copytree(built, tmp_path / f"{number}.acqh")
         damaged = bytearray(content)
         mutate(damaged, rng)
         (current_folder(path) / "items.sqlite").write_bytes(damaged)
-        found += not verify_collection(path).ok
+        result += not verify_collection(path).ok
         with suppress(AcqhError, OSError):
             use(path)
         verify_collection(path)
-    assert found > N_MUTATIONS // 5
+    assert result > N_MUTATIONS // 5
 
 
 @pytest.mark.parametrize("value", [10**23, 2**63 - 1, 2**62, -1, "x", "", "１２"])
@@ -116,7 +116,7 @@ ENDLESS = (
         ["ALTER TABLE items ADD COLUMN more"],
     ],
 )
-def test_a_store_with_other_tables_than_ours_is_not_opened(path, statements):
+def test_a_store_with_foreign_tables_is_not_opened(path, statements):
     change(path, *statements)
     with pytest.raises(CorruptBundleError, match="not as acqh makes it"):
         Collection.open(path)
@@ -127,7 +127,7 @@ def test_a_store_with_other_tables_than_ours_is_not_opened(path, statements):
     "name", ["items.sqlite", "items.sqlite-wal", "items.sqlite-shm", "lock.sqlite"]
 )
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
-def test_only_plain_files_are_opened(path, tmp_path, name, kind):
+def test_only_regular_files_are_opened(path, tmp_path, name, kind):
     file, outside = current_folder(path) / name, tmp_path / "outside"
     if file.exists():
         file.rename(outside)
@@ -142,7 +142,7 @@ def test_only_plain_files_are_opened(path, tmp_path, name, kind):
 
 
 @pytest.mark.parametrize("part", ["encoders", "model", "index"])
-def test_parts_that_are_links_are_refused(path, tmp_path, part):
+def test_parts_that_are_links_are_rejected(path, tmp_path, part):
     folder = current_folder(path)
     (folder / "index").mkdir()  # there is none of few items
     (folder / part).rename(tmp_path / "outside")
@@ -152,7 +152,7 @@ def test_parts_that_are_links_are_refused(path, tmp_path, part):
     assert any("is a link" in problem for problem in verify_collection(path).problems)
 
 
-def test_the_items_of_another_collection_are_refused(path, tmp_path):
+def test_the_items_of_another_collection_are_rejected(path, tmp_path):
     items = [Item(text=text, labels=[kind], id=kind) for kind, text in KINDS.items()]
     Collection.build(
         items,
@@ -169,6 +169,6 @@ def test_the_items_of_another_collection_are_refused(path, tmp_path):
     assert any("another collection" in problem for problem in verify_collection(path).problems)
 
 
-def test_numbers_too_long_to_be_stored_are_refused(path):
+def test_overlong_numbers_are_rejected(path):
     with Collection.open(path) as collection, pytest.raises(CollectionError, match="too long"):
         collection.add(Item(text="a dog", fields={"n": 10**5000}), strict=True)

@@ -96,7 +96,7 @@ def try_out(index_type, info, members):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("texts", [False, True])
-def test_what_was_stored_loads_and_works(kind, texts):
+def test_a_stored_index_loads_and_works(kind, texts):
     assert len(load(*stored(kind, texts), verify=True)) == 37
     try_out(*stored(kind, texts))
 
@@ -225,9 +225,9 @@ def test_every_flipped_byte_of_a_saved_index_is_detected_or_harmless(tmp_path, k
                 raw.seek(place)
                 raw.write(bytes([byte ^ 1 << rng.integers(8)]))
                 with suppress(CorruptBundleError):
-                    found = acqh.load(tmp_path / "i")
+                    result = acqh.load(tmp_path / "i")
                     assert file.name == "manifest.json"
-                    np.testing.assert_array_equal(found.codes, index.codes)
-                    np.testing.assert_array_equal(found.ids, index.ids)
+                    np.testing.assert_array_equal(result.codes, index.codes)
+                    np.testing.assert_array_equal(result.ids, index.ids)
                 raw.seek(place)
                 raw.write(bytes([byte]))

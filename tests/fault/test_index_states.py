@@ -118,11 +118,11 @@ class SavedIndexMachine(RuleBasedStateMachine):
                 self.index.save(self.path)
         except OSError:
             # The old or the new state, whole.
-            found = None
+            result = None
             if (self.path / "manifest.json").exists():
-                found = self.contents(acqh.load(self.path))
-            assert found in (self.listed(self.on_disk), self.listed(self.items))
-            self.on_disk = None if found is None else dict(found)
+                result = self.contents(acqh.load(self.path))
+            assert result in (self.listed(self.on_disk), self.listed(self.items))
+            self.on_disk = None if result is None else dict(result)
         else:
             self.on_disk = dict(self.items)
 
@@ -150,13 +150,13 @@ class SavedIndexMachine(RuleBasedStateMachine):
         assert self.contents(self.index) == self.listed(self.items)
 
     @invariant()
-    def the_disk_holds_what_was_saved(self):
+    def the_saved_index_is_on_disk(self):
         if self.on_disk is not None:
             assert verify_bundle(self.path).ok
             assert self.contents(acqh.load(self.path)) == self.listed(self.on_disk)
 
     @invariant()
-    def what_was_open_stays_as_it_was(self):
+    def open_indexes_are_unchanged(self):
         for index, items in self.open_before:
             assert self.contents(index) == self.listed(items)
 

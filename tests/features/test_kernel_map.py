@@ -1,4 +1,4 @@
-"""Kernel maps against kernel ridge regression written out, and what they refuse."""
+"""Kernel maps, compared with explicit kernel ridge regression, and their errors."""
 
 from typing import Any
 
@@ -77,8 +77,8 @@ def test_predictions_are_those_of_kernel_ridge_regression(name: str, is_sparse: 
     kernel = gaussian(name, X, X, X)
     dual = np.linalg.solve(kernel + RIDGE * np.eye(30), Y - Y.mean(axis=0))
     expected = gaussian(name, new, X, X) @ dual + Y.mean(axis=0)
-    found = fitted.transform(sp.csr_array(new) if is_sparse else new)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    result = fitted.transform(sp.csr_array(new) if is_sparse else new)
+    np.testing.assert_allclose(result, expected, atol=1e-5)
     for row in (0, 7, 29):
         rest = np.arange(30) != row
         without = np.linalg.solve(
@@ -93,15 +93,15 @@ def test_predictions_are_those_of_kernel_ridge_regression(name: str, is_sparse: 
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch, is_single: bool) -> None:
     X = np.random.default_rng(0).normal(size=(40, 3))
     Y = smooth(X)
-    whole = KernelMap("rbf", bandwidth=1.0, ridge=RIDGE)
-    expected = whole.fit_to(X, Y)
+    full = KernelMap("rbf", bandwidth=1.0, ridge=RIDGE)
+    expected = full.fit_to(X, Y)
     monkeypatch.setattr(solving, "BLOCK", 7)
     if is_single:
         monkeypatch.setattr(solving, "SMALL", 10)
     cut = KernelMap("rbf", bandwidth=1.0, ridge=RIDGE)
     tolerance = 1e-4 if is_single else 1e-6
     np.testing.assert_allclose(cut.fit_to(X, Y), expected, atol=tolerance)
-    np.testing.assert_allclose(cut.coefficients_, whole.coefficients_, atol=10 * tolerance)
+    np.testing.assert_allclose(cut.coefficients_, full.coefficients_, atol=10 * tolerance)
 
 
 def test_inner_products_of_features_are_kernels() -> None:
@@ -201,7 +201,7 @@ def test_a_bandwidth_is_chosen_that_predicts() -> None:
     assert chosen.error_ < 0.01
 
 
-def test_kernels_are_weighted_by_what_they_predict() -> None:
+def test_kernels_are_weighted_by_their_predictions() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2)) * [1.0, 5.0]
     angle = np.arctan2(X[:, 1], X[:, 0])
@@ -218,13 +218,13 @@ def test_kernels_are_weighted_by_what_they_predict() -> None:
 def test_the_same_seed_gives_the_same_map() -> None:
     X = np.random.default_rng(0).normal(size=(80, 3))
     maps = [KernelMap(n_anchors=20, random_state=3) for _ in range(2)]
-    found = [it.fit_to(X, smooth(X)) for it in maps]
-    np.testing.assert_array_equal(*found)
+    result = [it.fit_to(X, smooth(X)) for it in maps]
+    np.testing.assert_array_equal(*result)
     np.testing.assert_array_equal(maps[0].transform(X), maps[1].transform(X))
 
 
 @pytest.mark.parametrize("is_sparse", [False, True])
-def test_what_was_learnt_survives_storage(is_sparse: bool) -> None:
+def test_a_fitted_map_survives_storage(is_sparse: bool) -> None:
     X: Any = counts(30, 0)
     X = sp.csr_array(X) if is_sparse else X
     fitted = KernelMap(random_state=0)
@@ -233,7 +233,7 @@ def test_what_was_learnt_survives_storage(is_sparse: bool) -> None:
     np.testing.assert_array_equal(restored.transform(X), fitted.transform(X))
 
 
-def test_stored_weights_of_other_kernels_are_refused() -> None:
+def test_stored_weights_of_other_kernels_are_rejected() -> None:
     description, arrays = pack(KernelMap().fit(counts(10, 0)), HOMES)
     arrays |= {"weights_": np.ones(2), "widths_": np.ones(2)}
     with pytest.raises(InvalidInputError, match="weights_"):
@@ -257,12 +257,12 @@ def test_a_row_of_stored_zeros_has_the_intersection_of_an_empty_one() -> None:
     stored.data[: stored.indptr[1]] = 0
     empty = stored.copy()
     empty.eliminate_zeros()
-    found, expected = (
+    result, expected = (
         kernel_block(side, side, 2.0)
         for side in (prepare("intersection", it, Columns(np.ones(8))) for it in (stored, empty))
     )
-    np.testing.assert_array_equal(found, expected)
-    assert found[0, 0] == 1.0
+    np.testing.assert_array_equal(result, expected)
+    assert result[0, 0] == 1.0
     assert not stored.data.all()
 
 
@@ -289,7 +289,7 @@ def test_rows_that_are_all_zero_have_features() -> None:
         ({"kernels": "tfidf"}, "tfidf"),
     ],
 )
-def test_what_cannot_be_is_refused(params: dict[str, Any], message: str) -> None:
+def test_invalid_parameters_are_rejected(params: dict[str, Any], message: str) -> None:
     X = np.random.default_rng(0).normal(size=(20, 3))
     for learn in (lambda it: it.fit(X), lambda it: it.fit_to(X, smooth(X))):
         with pytest.raises(InvalidInputError, match=message):
@@ -304,17 +304,17 @@ def test_what_cannot_be_is_refused(params: dict[str, Any], message: str) -> None
         (np.full((20, 1), np.nan), "NaN"),
     ],
 )
-def test_targets_that_do_not_fit_are_refused(targets: np.ndarray, message: str) -> None:
+def test_targets_that_do_not_fit_are_rejected(targets: np.ndarray, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         KernelMap().fit_to(np.eye(20), targets)
 
 
-def test_a_ridge_too_small_for_repeated_rows_is_refused() -> None:
+def test_a_ridge_too_small_for_repeated_rows_is_rejected() -> None:
     with pytest.raises(InvalidInputError, match="ridge"):
         KernelMap("rbf", bandwidth=1.0, ridge=1e-300).fit_to(np.ones((20, 2)), np.eye(20))
 
 
-def test_the_ridge_has_the_least_error_of_rows_left_out() -> None:
+def test_the_ridge_minimizes_the_error_on_held_out_rows() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(90, 2))
     Y = smooth(np.hstack([X, X])) + rng.normal(0, 0.3, (90, 2))
@@ -336,7 +336,9 @@ def test_narrow_histograms_are_tried_with_intersections() -> None:
     assert default_kernels(-rows[:, :256]) == ("rbf", "hellinger", "cosine")
 
 
-def test_a_kernel_is_added_by_what_it_explains(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_is_added_only_if_it_lowers_the_error_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Where little can be explained, a little more is enough, with whichever share does best."""
     errors = {0.0: 0.95, 0.25: 0.9501, 0.5: 0.9499, 0.75: 0.949}
 
@@ -344,13 +346,13 @@ def test_a_kernel_is_added_by_what_it_explains(monkeypatch: pytest.MonkeyPatch) 
         return errors[mixture.get(("cosine", 2.0), 0.0)], 0.5
 
     monkeypatch.setattr(choosing, "_least_error", least_error)
-    found = {"rbf": (0.95, 1.0, 0.1), "cosine": (0.96, 2.0, 0.1)}
-    chosen = choosing._mix([], found)
+    result = {"rbf": (0.95, 1.0, 0.1), "cosine": (0.96, 2.0, 0.1)}
+    chosen = choosing._mix([], result)
     np.testing.assert_allclose(chosen.weights, [0.25, 0.0, 0.75, 0.0, 0.0])
     assert chosen.error == 0.949
     monkeypatch.setitem(errors, 0.75, 0.94999)
     monkeypatch.setitem(errors, 0.5, 0.94999)
-    assert choosing._mix([], found).weights[0] == 1.0
+    assert choosing._mix([], result).weights[0] == 1.0
 
 
 @pytest.mark.parametrize("options", [{}, {"bandwidth": 0.5, "ridge": 1e-2, "n_anchors": 100}])
@@ -359,10 +361,10 @@ def test_float32_rows_far_from_zero_keep_the_digits_of_their_distances(options):
     rows = np.round(np.random.default_rng(0).normal(size=(300, 4)) * 1024) / 1024
     near, far = rows.astype(np.float32), (rows + 2048).astype(np.float32)
     targets = np.sin(rows[:200, :2])
-    found = []
+    result = []
     for X in (near, far):
         learnt = KernelMap("rbf", random_state=0, **options)
         left_out = learnt.fit_to(X[:200], targets)
-        found.append(np.concatenate([left_out, learnt.transform(X[200:])]))
-    assert found[1].dtype == np.float32
-    np.testing.assert_allclose(found[1], found[0], atol=2e-3)
+        result.append(np.concatenate([left_out, learnt.transform(X[200:])]))
+    assert result[1].dtype == np.float32
+    np.testing.assert_allclose(result[1], result[0], atol=2e-3)

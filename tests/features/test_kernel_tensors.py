@@ -45,21 +45,21 @@ def make_rows(n_rows: int = 160, seed: int = 0) -> tuple[np.ndarray, np.ndarray]
 @pytest.mark.parametrize("name", SETTINGS)
 def test_maps_of_tensors_are_those_of_arrays(device: str, name: str) -> None:
     (X, Y), new = make_rows(), make_rows(30, 1)[0]
-    expected, found = (KernelMap(random_state=0, **SETTINGS[name]) for _ in range(2))
-    wanted = expected.fit_to(X, Y)
-    left_out = found.fit_to(torch.from_numpy(X).to(device), Y)
+    expected, result = (KernelMap(random_state=0, **SETTINGS[name]) for _ in range(2))
+    target = expected.fit_to(X, Y)
+    left_out = result.fit_to(torch.from_numpy(X).to(device), Y)
     assert left_out.device.type == device
     assert left_out.dtype == torch.float32
-    np.testing.assert_allclose(left_out.cpu().numpy(), wanted, atol=2e-3)
-    np.testing.assert_array_equal(found.anchors_, expected.anchors_)
-    np.testing.assert_allclose(found.weights_, expected.weights_)
-    np.testing.assert_allclose(found.widths_, expected.widths_, rtol=1e-4)
-    np.testing.assert_allclose(found.ridge_, expected.ridge_)
-    features = found.transform(torch.from_numpy(new).to(device))
+    np.testing.assert_allclose(left_out.cpu().numpy(), target, atol=2e-3)
+    np.testing.assert_array_equal(result.anchors_, expected.anchors_)
+    np.testing.assert_allclose(result.weights_, expected.weights_)
+    np.testing.assert_allclose(result.widths_, expected.widths_, rtol=1e-4)
+    np.testing.assert_allclose(result.ridge_, expected.ridge_)
+    features = result.transform(torch.from_numpy(new).to(device))
     assert features.device.type == device
     np.testing.assert_allclose(features.cpu().numpy(), expected.transform(new), atol=2e-3)
     # What was learnt on a device serves arrays too.
-    np.testing.assert_allclose(found.transform(new), expected.transform(new), atol=2e-3)
+    np.testing.assert_allclose(result.transform(new), expected.transform(new), atol=2e-3)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -67,8 +67,8 @@ def test_coordinates_of_tensors_have_the_same_inner_products(device: str) -> Non
     X = make_rows()[0].astype(np.float64)
     expected = KernelMap(n_anchors=40, random_state=0).fit(X).transform(X)
     rows = torch.from_numpy(X).to(device)
-    found = KernelMap(n_anchors=40, random_state=0).fit(rows).transform(rows).cpu().numpy()
-    np.testing.assert_allclose(found @ found.T, expected @ expected.T, atol=1e-8)
+    result = KernelMap(n_anchors=40, random_state=0).fit(rows).transform(rows).cpu().numpy()
+    np.testing.assert_allclose(result @ result.T, expected @ expected.T, atol=1e-8)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -77,9 +77,9 @@ def test_blocks_of_tensors_change_nothing(device: str) -> None:
     rows = torch.from_numpy(X).to(device)
     fitted = KernelMap("rbf", bandwidth=1.0, ridge=0.5, random_state=0)
     fitted.fit_to(rows, Y)
-    whole = fitted.transform(rows).cpu()
+    full = fitted.transform(rows).cpu()
     fitted.max_memory = 8 * 10 * (2 * 160 + 3 * 8)
-    np.testing.assert_allclose(fitted.transform(rows).cpu(), whole, atol=1e-5)
+    np.testing.assert_allclose(fitted.transform(rows).cpu(), full, atol=1e-5)
 
 
 def test_targets_may_be_tensors_too() -> None:
@@ -94,11 +94,11 @@ def test_a_map_of_sparse_anchors_takes_tensors() -> None:
     X, Y = make_rows()
     fitted = KernelMap(("cosine", "intersection"), random_state=0)
     fitted.fit_to(sp.csr_array(X), Y)
-    found = fitted.transform(torch.from_numpy(X)).numpy()
-    np.testing.assert_allclose(found, fitted.transform(sp.csr_array(X)), atol=2e-3)
+    result = fitted.transform(torch.from_numpy(X)).numpy()
+    np.testing.assert_allclose(result, fitted.transform(sp.csr_array(X)), atol=2e-3)
 
 
-def test_what_is_ready_for_a_device_is_not_copied() -> None:
+def test_prepared_tensors_are_not_copied() -> None:
     X, Y = make_rows()
     fitted = KernelMap(random_state=0)
     fitted.fit_to(torch.from_numpy(X), Y)
@@ -109,7 +109,7 @@ def test_what_is_ready_for_a_device_is_not_copied() -> None:
     np.testing.assert_array_equal(copied.transform(torch.from_numpy(X)), expected)
 
 
-def test_tensors_that_cannot_be_are_refused() -> None:
+def test_invalid_tensors_are_rejected() -> None:
     X, Y = make_rows()
     rows = torch.from_numpy(X)
     broken = rows.clone()

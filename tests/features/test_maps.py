@@ -1,4 +1,4 @@
-"""Properties every map shares, and the formulas of the simple ones against naive loops."""
+"""Properties of all maps, and formulas of the simple ones compared with loops."""
 
 from typing import Any
 
@@ -50,15 +50,15 @@ def test_transform_of_chunks_equals_transform_of_the_whole(feature_map: Any) -> 
 
 @pytest.mark.parametrize("feature_map", MAPS, ids=repr)
 def test_block_size_does_not_change_the_result(feature_map: Any, monkeypatch: Any) -> None:
-    whole = clone(feature_map).fit_transform(counts_matrix())
+    full = clone(feature_map).fit_transform(counts_matrix())
     monkeypatch.setattr(base, "_BLOCK_VALUES", 30)
     blocks = clone(feature_map).fit_transform(counts_matrix())
-    np.testing.assert_allclose(blocks, whole, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(blocks, full, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("feature_map", MAPS, ids=repr)
 @given(X=matrices)
-def test_sparse_rows_give_what_dense_rows_give(feature_map: Any, X: np.ndarray) -> None:
+def test_sparse_and_dense_rows_give_the_same_result(feature_map: Any, X: np.ndarray) -> None:
     from_dense = clone(feature_map).fit_transform(X)
     from_sparse = clone(feature_map).fit_transform(sp.csr_array(X))
     assert from_sparse.shape == from_dense.shape
@@ -112,7 +112,7 @@ def test_inputs_are_left_untouched(feature_map: Any) -> None:
 
 
 @pytest.mark.parametrize("feature_map", MAPS, ids=repr)
-def test_use_before_fit_is_refused(feature_map: Any) -> None:
+def test_use_before_fit_is_rejected(feature_map: Any) -> None:
     with pytest.raises(NotFittedError, match="not fitted"):
         clone(feature_map).transform(counts_matrix())
     with pytest.raises(NotFittedError, match="not fitted"):
@@ -126,13 +126,13 @@ def test_bad_values_are_named_by_row() -> None:
         SignedRoot().fit(X)
 
 
-def test_another_width_is_refused() -> None:
+def test_another_width_is_rejected() -> None:
     fitted = SignedRoot().fit(counts_matrix())
     with pytest.raises(ViewError, match="features"):
         fitted.transform(np.ones((2, 3)))
 
 
-def test_names_of_columns_follow() -> None:
+def test_feature_names_are_passed_on() -> None:
     fitted = Bias().fit(np.ones((2, 2)))
     assert fitted.get_feature_names_out().tolist() == ["x0", "x1", "bias"]
     rbf = RBFAnchors(variant="rbf_fixed").fit(np.ones((2, 2)))
@@ -190,10 +190,10 @@ def test_every_name_makes_a_map() -> None:
 def test_maps_are_made_from_names_with_parameters_and_from_transformers() -> None:
     assert make_feature_map("rbf_fixed", sigma=0.6).get_params()["sigma"] == 0.6
     given_map = RBFAnchors(7).fit(counts_matrix())
-    made = make_feature_map(given_map)
-    assert made is not given_map
-    assert made.n_anchors == 7
-    assert not hasattr(made, "anchors_")
+    feature_map = make_feature_map(given_map)
+    assert feature_map is not given_map
+    assert feature_map.n_anchors == 7
+    assert not hasattr(feature_map, "anchors_")
 
 
 def test_a_transformer_without_parameters_is_accepted() -> None:
@@ -216,6 +216,8 @@ def test_a_transformer_without_parameters_is_accepted() -> None:
         (SignedRoot(), {"n": 1}, "transformer"),
     ],
 )
-def test_what_is_no_map_is_refused(kind: Any, params: dict[str, Any], message: str) -> None:
+def test_objects_that_are_no_maps_are_rejected(
+    kind: Any, params: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InvalidInputError, match=message):
         make_feature_map(kind, **params)

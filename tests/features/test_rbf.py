@@ -65,12 +65,12 @@ def test_centred_variants_have_training_mean_zero(variant: str) -> None:
 def test_random_anchors_are_distinct_training_rows() -> None:
     X = rows(30, 0)
     anchors = RBFAnchors(10, random_state=0).fit(X).anchors_
-    found = [int(np.flatnonzero((anchor == X).all(axis=1))[0]) for anchor in anchors]
-    assert len(set(found)) == 10
+    result = [int(np.flatnonzero((anchor == X).all(axis=1))[0]) for anchor in anchors]
+    assert len(set(result)) == 10
 
 
 @pytest.mark.parametrize("anchors", ["random", "kmeans"])
-def test_all_rows_are_anchors_where_there_are_too_few(anchors: str) -> None:
+def test_all_rows_are_anchors_if_there_are_too_few(anchors: str) -> None:
     X = rows(6, 0)
     fitted = RBFAnchors(1000, variant="rbf_mean", anchors=anchors).fit(X)
     np.testing.assert_array_equal(fitted.anchors_, X)
@@ -93,7 +93,7 @@ def test_the_same_seed_gives_the_same_features(variant: str, anchors: str) -> No
 
 
 @pytest.mark.parametrize("variant", RBF_VARIANTS)
-def test_a_given_sigma_replaces_the_rule(variant: str) -> None:
+def test_an_explicit_sigma_replaces_the_rule(variant: str) -> None:
     assert RBFAnchors(5, variant=variant, sigma=2.5, random_state=0).fit(rows(9, 0)).sigma_ == 2.5
 
 
@@ -120,6 +120,6 @@ def test_a_far_away_mean_costs_no_precision() -> None:
         ({"scale": float("nan")}, "scale must be a positive number"),
     ],
 )
-def test_parameters_out_of_range_are_refused(params: dict[str, Any], message: str) -> None:
+def test_parameters_out_of_range_are_rejected(params: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         RBFAnchors(**params).fit(rows(5, 0))

@@ -1,4 +1,4 @@
-"""Fitted maps survive a trip through JSON and named arrays, and nothing else is let in."""
+"""Fitted maps survive JSON and named arrays, and other values are rejected."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
 from acqh._core.store import pack, unpack
-from acqh.encoders import HogColour, make_encoder, register_encoder, word_vectorizer
+from acqh.encoders import HogColor, make_encoder, register_encoder, tfidf_vectorizer
 from acqh.errors import InvalidInputError, NotFittedError
 from acqh.features import Bias, KernelMap, RBFAnchors, SignedRoot, TagSVD
 from acqh.features.rbf import RBF_VARIANTS
@@ -46,8 +46,8 @@ MAPS = [
     ),
 ]
 TEXT_MAPS = [
-    word_vectorizer(),
-    word_vectorizer(use_idf=False, norm=None, min_df=2),
+    tfidf_vectorizer(),
+    tfidf_vectorizer(use_idf=False, norm=None, min_df=2),
     TfidfVectorizer(ngram_range=(1, 2), stop_words=["a"], sublinear_tf=True),
     make_encoder("tfidf", view="text", random_state=0),
     make_pipeline(TfidfVectorizer(analyzer="char", dtype=np.float32), TruncatedSVD(2)),
@@ -80,10 +80,10 @@ def stored_and_restored(fitted: Any, folder: Path) -> Any:
 def test_a_fitted_map_survives_json_and_safetensors(feature_map: Any, tmp_path: Path) -> None:
     fitted = clone(feature_map).fit(X)
     restored = stored_and_restored(fitted, tmp_path)
-    found, expected = restored.transform(X), fitted.transform(X)
-    assert sp.issparse(found) == sp.issparse(expected)
+    result, expected = restored.transform(X), fitted.transform(X)
+    assert sp.issparse(result) == sp.issparse(expected)
     # Stored arrays lie row by row, whichever way the fitted ones did: sums may round otherwise.
-    np.testing.assert_allclose(dense(found), dense(expected), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(dense(result), dense(expected), rtol=1e-12, atol=1e-14)
     assert restored.get_feature_names_out().tolist() == fitted.get_feature_names_out().tolist()
 
 
@@ -99,10 +99,10 @@ def test_a_fitted_encoder_of_texts_survives(encoder: Any, tmp_path: Path) -> Non
 @pytest.mark.parametrize("feature_map", [*MAPS, *TEXT_MAPS], ids=lambda kind: type(kind).__name__)
 def test_an_unfitted_map_survives_json_and_is_not_stored_as_fitted(feature_map: Any) -> None:
     description = json.loads(json.dumps(described(feature_map)))
-    made = restored_of(description)
-    assert described(made) == description
+    restored = restored_of(description)
+    assert described(restored) == description
     with pytest.raises(NotFittedError, match="not fitted"):
-        packed(made)
+        packed(restored)
 
 
 def test_sparse_anchors_survive() -> None:
@@ -152,7 +152,7 @@ BIAS = {"class": "Bias", "params": {}}
         ({"array": "none"}, "'none'"),
     ],
 )
-def test_strange_descriptions_are_refused(description: dict[str, Any], message: str) -> None:
+def test_invalid_metadata_are_rejected(description: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         restored_of(description, {"extra": np.ones(2)})
 
@@ -167,14 +167,14 @@ def test_strange_descriptions_are_refused(description: dict[str, Any], message: 
         ({"mean_": None}, "'mean_"),
     ],
 )
-def test_strange_arrays_are_refused(change: dict[str, Any], message: str) -> None:
+def test_invalid_arrays_are_rejected(change: dict[str, Any], message: str) -> None:
     description, arrays = packed(StandardScaler().fit(X))
     changed = {k: v for k, v in {**arrays, **change}.items() if v is not None}
     with pytest.raises(InvalidInputError, match=re.escape(message)):
         restored_of(description, changed)
 
 
-def test_a_scaler_without_what_its_parameters_need_is_refused() -> None:
+def test_a_scaler_without_its_fitted_arrays_is_rejected() -> None:
     description, arrays = packed(StandardScaler().fit(X))
     description["state"]["scale_"] = None
     del arrays["scale_"]
@@ -194,8 +194,8 @@ def test_a_scaler_without_what_its_parameters_need_is_refused() -> None:
         ({"idf_": None}, "'idf_'"),
     ],
 )
-def test_strange_words_are_refused(change: dict[str, bytes | None], message: str) -> None:
-    description, arrays = packed(word_vectorizer().fit(TEXTS))
+def test_invalid_vocabularies_are_rejected(change: dict[str, bytes | None], message: str) -> None:
+    description, arrays = packed(tfidf_vectorizer().fit(TEXTS))
     for key, value in change.items():
         if value is None:
             del arrays[key]
@@ -205,14 +205,14 @@ def test_strange_words_are_refused(change: dict[str, bytes | None], message: str
         restored_of(description, arrays)
 
 
-def test_a_pattern_of_words_that_is_none_is_refused() -> None:
-    description, arrays = packed(word_vectorizer().fit(TEXTS))
+def test_an_invalid_token_pattern_is_rejected() -> None:
+    description, arrays = packed(tfidf_vectorizer().fit(TEXTS))
     description["params"] |= {"token_pattern": "(("}
     with pytest.raises(InvalidInputError, match="cannot be used"):
         restored_of(description, arrays)
 
 
-def test_a_broken_sparse_matrix_is_refused() -> None:
+def test_a_broken_sparse_matrix_is_rejected() -> None:
     description, arrays = packed(RBFAnchors(5, random_state=0).fit(sp.csr_array(X)))
     arrays["anchors_.indices"] = arrays["anchors_.indices"] + 100
     with pytest.raises(InvalidInputError, match="CSR"):
@@ -220,7 +220,7 @@ def test_a_broken_sparse_matrix_is_refused() -> None:
 
 
 @register_encoder
-class Chatty(HogColour):
+class Chatty(HogColor):
     """An encoder of one's own, with parameters that are not kept of scikit-learn's."""
 
     def __init__(self, verbose: int = 0, memory: str | None = None) -> None:
@@ -228,6 +228,6 @@ class Chatty(HogColour):
         self.memory = memory
 
 
-def test_an_encoder_of_ones_own_keeps_all_its_parameters() -> None:
+def test_a_custom_encoder_keeps_all_its_parameters() -> None:
     restored = restored_of(*packed(Chatty(2, memory="small")))
     assert restored.get_params() == {"verbose": 2, "memory": "small"}

@@ -1,4 +1,4 @@
-"""What earlier versions saved stays readable and gives the same answers."""
+"""Stored bundles stay readable and give the same results."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from acqh.io import verify_bundle
 SAVED = sorted(Path(__file__).parent.glob("bundles/*/*.acqh"))
 
 
-def test_there_are_golden_bundles():
+def test_golden_bundles_exist():
     assert {path.stem for path in SAVED} == {"lists", "grouped", "hamming"}
 
 

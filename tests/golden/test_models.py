@@ -36,14 +36,14 @@ def answers(model):
 def test_a_golden_model_gives_the_answers_it_gave_when_it_was_saved(path):
     expected = json.loads(path.with_suffix(".json").read_text())
     model = acqh.methods.load_method(path)
-    found = answers(model)
+    result = answers(model)
     for key in ("by_labels", "by_views", "by_text"):
-        assert found[key] == expected[key]
-    np.testing.assert_allclose(found["queries"], expected["queries"], atol=1e-4)
+        assert result[key] == expected[key]
+    np.testing.assert_allclose(result["queries"], expected["queries"], atol=1e-4)
     assert model.partial_fit(data()).stats_.n_items == 2 * len(data())
 
 
-def test_there_is_a_golden_model():
+def test_a_golden_model_exists():
     assert SAVED
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-# Where the tests of this room find the NumPy twins of its kernels.
+# Tests import the NumPy references of the compiled kernels from here.
 sys.path.insert(0, str(Path(__file__).parent))
 
 

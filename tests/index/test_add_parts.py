@@ -1,4 +1,4 @@
-"""An index built in parts and bounded memory is, to the byte, the one built at once."""
+"""An index built in parts with bounded memory equals one built at once, to the byte."""
 
 import subprocess
 import sys
@@ -64,7 +64,7 @@ def test_parts_give_the_index_of_all_items_at_once(case, block):
 
 
 @given(case=parts_of_items())
-def test_parts_follow_the_items_that_are_there(case):
+def test_parts_are_appended_to_existing_items(case):
     codebooks, parts, codes, _ = case
     first = np.zeros((3, len(codebooks)), dtype=np.uint8)
     index = CodeIndex(codebooks).add(first).add_parts([(part, None) for part, _ in parts])
@@ -139,7 +139,7 @@ def test_parts_that_cannot_be_added_change_nothing():
 
 
 @pytest.mark.slow
-def test_more_items_than_row_numbers_are_refused(monkeypatch):
+def test_too_many_items_for_row_numbers_are_rejected(monkeypatch):
     assert snapshots.MAX_ROWS == 2**32 - 1
     monkeypatch.setattr(snapshots, "MAX_ROWS", 600)
     index = CodeIndex(CODEBOOKS).add(CODES)
@@ -156,12 +156,12 @@ def test_ids_that_count_up_through_all_parts_are_not_stored():
     assert all(part.ids.nbytes == 0 for part in joined._snapshot.parts)
 
 
-def test_every_part_is_told_of_in_both_readings():
-    told = []
+def test_progress_reports_every_part_in_both_passes():
+    events = []
     CodeIndex(CODEBOOKS).add_parts(
-        [(CODES[:100], None), (CODES[100:], None)], progress=lambda *each: told.append(each)
+        [(CODES[:100], None), (CODES[100:], None)], progress=lambda *each: events.append(each)
     )
-    assert told == [
+    assert events == [
         (50, None, "100 items counted"),
         (250, None, "500 items counted"),
         (300, 500, "100 items indexed"),

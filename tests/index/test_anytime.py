@@ -1,8 +1,8 @@
-"""A search that stops early says truly whether its answer is exact and what it may have missed."""
+"""A search that stops early reports whether its result is exact and what it may have missed."""
 
 import numpy as np
+import numpy_reference as reference
 import pytest
-import twins
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,18 +14,18 @@ from acqh.scale import open_shards
 def all_scores(index, queries):
     """Score every item of an index, in the order of its ids."""
     codewords = np.asarray(index.codebooks).transpose(0, 2, 1)
-    tables = twins.tables_of(codewords, np.asarray(queries, dtype=np.float32))
-    return twins.score_codes(tables, index.codes)
+    tables = reference.tables_of(codewords, np.asarray(queries, dtype=np.float32))
+    return reference.score_codes(tables, index.codes)
 
 
 def assert_certified(result, scores, ids, k):
     """Compare what a result says of itself with the scores of all items that may be found."""
     for row, one in enumerate(scores):
-        best = twins.best_rows(one, k)
+        best = reference.best_rows(one, k)
         count = result.counts[row]
-        found = result.ids[row, :count]
+        actual = result.ids[row, :count]
         place = {identifier: number for number, identifier in enumerate(ids)}
-        rows = np.array([place[identifier] for identifier in found], dtype=np.int64)
+        rows = np.array([place[identifier] for identifier in actual], dtype=np.int64)
         np.testing.assert_array_equal(result.scores[row, :count], one[rows])
         missing = np.setdiff1d(np.arange(len(ids)), rows)
         assert one[missing].max(initial=-np.inf) <= result.bound[row]
@@ -70,16 +70,14 @@ def test_certificates_are_never_wrong(case, stop, k, filtered):
     result = index.search(queries, k, filter=allowed if filtered else None, **stop)
     scores = all_scores(index, queries)[:, allowed]
     assert_certified(result, scores, index.ids[allowed].tolist(), k)
-    assert (result.scored <= result.n_scanned).all()
+    assert (result.n_scored <= result.n_scanned).all()
     if "budget" in stop:
         # Each part may round its share up.
         assert (result.n_scanned <= stop["budget"] + 8).all()
 
 
 @given(case=cases(), stop=STOPS, k=st.sampled_from([1, 3, 10, 1000]), filtered=st.booleans())
-def test_fewer_than_k_are_found_only_where_there_are_fewer_or_a_budget_is_spent(
-    case, stop, k, filtered
-):
+def test_fewer_than_k_hits_mean_fewer_items_or_a_spent_budget(case, stop, k, filtered):
     index, queries, rng = case
     allowed = rng.random(len(index)) < (0.5 if filtered else 1)
     result = index.search(queries, k, filter=allowed if filtered else None, **stop)
@@ -110,27 +108,27 @@ def clustered():
     return CodeIndex(codebooks).add(codes), rng.standard_normal((20, 12))
 
 
-def test_reaches_keep_most_codes_from_being_looked_at_and_scored(clustered):
+def test_norm_bounds_prune_most_codes(clustered):
     index, queries = clustered
-    found = index.search(queries, 10)
-    assert found.scored.mean() < 0.02 * len(index)
-    assert (found.scored >= 10).all()
+    result = index.search(queries, 10)
+    assert result.n_scored.mean() < 0.02 * len(index)
+    assert (result.n_scored >= 10).all()
     without = CodeIndex(index.codebooks).add(index.codes)
     part = without._snapshot.parts[0]
     assert len(part.segment.lists.norm_bounds) == len(part.segment.lists.starts) - 1
 
 
-def test_groups_that_cannot_reach_the_best_are_passed_over(clustered):
+def test_groups_with_low_bounds_are_skipped(clustered):
     index, queries = clustered
-    found = index.search(queries, 10)
-    assert (found.n_scanned >= 10).all()
+    result = index.search(queries, 10)
+    assert (result.n_scanned >= 10).all()
     # Fewer codes than the visited lists hold: some are pruned by their third codeword.
     part = index._snapshot.parts[0].segment
     runs = part.lists.starts.astype(int)
     traversal = index.codebooks[0][:, None] + index.codebooks[1][None]
     rest = index.codebooks[2:].astype(float)
     for query, threshold, n_scanned in zip(
-        queries, found.scores[:, -1], found.n_scanned, strict=True
+        queries, result.scores[:, -1], result.n_scanned, strict=True
     ):
         prefix = (traversal @ query).ravel()
         most = prefix + np.max(rest @ query, axis=1).sum()
@@ -142,24 +140,24 @@ def test_more_effort_finds_more_and_proves_more(clustered):
     exact = index.search(queries, 10)
     hits, proven = [], []
     for budget in (50, 500, 5000, 40_000):
-        found = index.search(queries, 10, budget=budget)
-        assert (found.n_scanned <= budget).all()
+        result = index.search(queries, 10, budget=budget)
+        assert (result.n_scanned <= budget).all()
         hits.append(
-            np.mean([np.isin(a, b).mean() for a, b in zip(found.ids, exact.ids, strict=True)])
+            np.mean([np.isin(a, b).mean() for a, b in zip(result.ids, exact.ids, strict=True)])
         )
-        proven.append(found.exact.mean())
+        proven.append(result.exact.mean())
     assert hits == sorted(hits)
     assert proven == sorted(proven)
     assert hits[-1] == proven[-1] == 1.0
 
 
 @pytest.mark.parametrize("recall", [0.5, 0.9, 0.99])
-def test_the_recall_asked_for_is_found_on_average(clustered, recall):
+def test_the_requested_recall_is_reached_on_average(clustered, recall):
     index, queries = clustered
-    exact, found = index.search(queries, 10), index.search(queries, 10, recall=recall)
-    hits = [np.isin(a, b).mean() for a, b in zip(found.ids, exact.ids, strict=True)]
+    exact, result = index.search(queries, 10), index.search(queries, 10, recall=recall)
+    hits = [np.isin(a, b).mean() for a, b in zip(result.ids, exact.ids, strict=True)]
     assert np.mean(hits) >= recall - 0.03
-    assert found.n_scanned.mean() < exact.n_scanned.mean()
+    assert result.n_scanned.mean() < exact.n_scanned.mean()
 
 
 def test_answers_are_the_same_mapped_from_a_file_and_on_threads(clustered, tmp_path):
@@ -170,21 +168,21 @@ def test_answers_are_the_same_mapped_from_a_file_and_on_threads(clustered, tmp_p
         mapped = CodeIndex.load(tmp_path / "index", verify=True).search(
             queries, 10, n_threads=3, **stop
         )
-        for name in ("ids", "scores", "counts", "scored", "n_scanned", "exact", "bound"):
+        for name in ("ids", "scores", "counts", "n_scored", "n_scanned", "exact", "bound"):
             np.testing.assert_array_equal(getattr(mapped, name), getattr(expected, name))
 
 
-def test_a_file_without_reaches_gives_the_same_answers(clustered, tmp_path):
+def test_a_file_without_norm_bounds_gives_the_same_results(clustered, tmp_path):
     index, queries = clustered
     plain = CodeIndex(index.codebooks)
     plain._residuals = None
     plain.add(index.codes).save(tmp_path / "plain")
     loaded = CodeIndex.load(tmp_path / "plain", verify=True)
     assert len(loaded._snapshot.parts[0].segment.lists.norm_bounds) == 0
-    found, expected = loaded.search(queries, 10), index.search(queries, 10)
-    np.testing.assert_array_equal(found.ids, expected.ids)
-    np.testing.assert_array_equal(found.scores, expected.scores)
-    assert found.n_scanned.mean() > expected.n_scanned.mean()
+    result, expected = loaded.search(queries, 10), index.search(queries, 10)
+    np.testing.assert_array_equal(result.ids, expected.ids)
+    np.testing.assert_array_equal(result.scores, expected.scores)
+    assert result.n_scanned.mean() > expected.n_scanned.mean()
 
 
 @pytest.mark.parametrize(
@@ -197,7 +195,7 @@ def test_a_file_without_reaches_gives_the_same_answers(clustered, tmp_path):
         ({"recall": [0.5]}, "recall must be"),
     ],
 )
-def test_unusable_stops_are_refused(stop, message):
+def test_invalid_stopping_rules_are_rejected(stop, message):
     with pytest.raises(InvalidInputError, match=message):
         CodeIndex([[[1.0]]]).search([[1.0]], 1, **stop)
 

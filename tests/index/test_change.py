@@ -5,8 +5,8 @@ from itertools import pairwise
 from unittest import mock
 
 import numpy as np
+import numpy_reference as reference
 import pytest
-import twins
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -28,9 +28,9 @@ def best_of(items, query, k):
     """Ids and scores of the k best of a dictionary of codes, in its order."""
     ids = list(items)
     codes = np.array(list(items.values()), dtype=np.uint8).reshape(-1, 3)
-    tables = twins.tables_of(WORDS, np.asarray(query, dtype=np.float32)[None])
-    scores = twins.score_codes(tables, codes)[0]
-    rows = twins.best_rows(scores, k)
+    tables = reference.tables_of(WORDS, np.asarray(query, dtype=np.float32)[None])
+    scores = reference.score_codes(tables, codes)[0]
+    rows = reference.best_rows(scores, k)
     return [ids[row] for row in rows], scores[rows].tolist()
 
 
@@ -105,7 +105,7 @@ class IndexMachine(RuleBasedStateMachine):
             self.gone.add(identifier)
 
     @rule(number=st.integers(0, 60))
-    def remove_what_is_not_there(self, number):
+    def remove_missing_ids(self, number):
         identifier = self.name(number)
         if identifier not in self.items and self.items:
             with pytest.raises(UnknownIdError):
@@ -149,7 +149,7 @@ def random_codes(n, seed=0):
     return np.random.default_rng(seed).integers(5, size=(n, 3))
 
 
-def test_ids_are_running_numbers_that_are_never_given_twice():
+def test_ids_are_consecutive_numbers_that_are_never_reused():
     index = CodeIndex(CODEBOOKS).add(random_codes(3)).remove([2]).add(random_codes(2))
     assert index.ids.tolist() == [0, 1, 3, 4]
     index.upsert(random_codes(1), [10])
@@ -213,14 +213,14 @@ def test_removed_items_give_back_their_memory():
         ([["a", "b", "c"]], "must be whole numbers"),
     ],
 )
-def test_unusable_codes_are_refused(codes, message):
+def test_invalid_codes_are_rejected(codes, message):
     index = CodeIndex(CODEBOOKS)
     with pytest.raises(InvalidInputError, match=message):
         index.add(codes)
     assert len(index) == 0
 
 
-def test_unusable_ids_are_refused():
+def test_invalid_ids_are_rejected():
     index = CodeIndex(CODEBOOKS).add(random_codes(2), ids=["a", "b"])
     for ids, message in [
         (["c"], "1 ids for 2 items"),
@@ -256,7 +256,7 @@ def test_nothing_can_be_added_once_running_numbers_are_used_up():
         ({"label": "dog"}, "mapping"),
     ],
 )
-def test_unusable_filters_are_refused(filter_, message):
+def test_invalid_filters_are_rejected(filter_, message):
     index = CodeIndex(CODEBOOKS).add(random_codes(3))
     with pytest.raises(InvalidInputError, match=message):
         index.search([[1.0, 0.0]], 1, filter=filter_)

@@ -1,4 +1,4 @@
-"""Arrays and columns of other libraries go in, and results come back as the same kind."""
+"""Arrays and columns of other libraries are accepted, and results have the same type."""
 
 import array_api_strict
 import faiss
@@ -29,22 +29,22 @@ def test_tensors_of_torch_give_tensors(items, dtype, shards):
     index, queries = items
     searched = open_shards([index]) if shards else index
     tensor = torch.tensor(queries).to(dtype).requires_grad_()
-    found = searched.search(tensor, 4)
+    result = searched.search(tensor, 4)
     expected = index.search(tensor.detach().float().numpy(), 4)
-    for name in ("ids", "scores", "counts", "scored", "n_scanned", "exact", "bound"):
-        value = getattr(found, name)
+    for name in ("ids", "scores", "counts", "n_scored", "n_scanned", "exact", "bound"):
+        value = getattr(result, name)
         assert isinstance(value, torch.Tensor)
         assert value.device == tensor.device
         np.testing.assert_array_equal(value.numpy(), getattr(expected, name))
-    assert found.to_pandas().equals(expected.to_pandas())
+    assert result.to_pandas().equals(expected.to_pandas())
 
 
-def test_ids_of_texts_stay_objects_beside_tensors(items):
+def test_text_ids_stay_objects_next_to_tensors(items):
     index, queries = items
     named = CodeIndex(index.codebooks).add(index.codes, [f"item {i}" for i in range(400)])
-    found = named.search(torch.tensor(queries), 2)
-    assert found.ids.dtype == object
-    assert isinstance(found.scores, torch.Tensor)
+    result = named.search(torch.tensor(queries), 2)
+    assert result.ids.dtype == object
+    assert isinstance(result.scores, torch.Tensor)
 
 
 def test_codes_and_codebooks_may_be_tensors(items):
@@ -55,11 +55,11 @@ def test_codes_and_codebooks_may_be_tensors(items):
 
 def test_arrays_of_the_array_api_give_such_arrays(items):
     index, queries = items
-    found = index.search(array_api_strict.asarray(queries), 4)
+    result = index.search(array_api_strict.asarray(queries), 4)
     expected = index.search(queries, 4)
     for name in ("ids", "scores", "counts", "exact", "bound"):
-        assert isinstance(getattr(found, name), type(array_api_strict.asarray([0])))
-        np.testing.assert_array_equal(np.asarray(getattr(found, name)), getattr(expected, name))
+        assert isinstance(getattr(result, name), type(array_api_strict.asarray([0])))
+        np.testing.assert_array_equal(np.asarray(getattr(result, name)), getattr(expected, name))
 
 
 @pytest.mark.parametrize("values", [[5, 3, 8], ["a", "c", "b"]])
@@ -82,7 +82,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_quantizer_gives_back_what_kind_it_was_given(kind):
+def test_a_quantizer_returns_the_array_type_of_its_input(kind):
     rows = np.random.default_rng(0).standard_normal((300, 5)).astype(np.float32)
     make = KINDS[kind]
     plain = AdditiveQuantizer(2, 8, random_state=0).fit(rows, queries=rows[:50])
@@ -92,8 +92,8 @@ def test_a_quantizer_gives_back_what_kind_it_was_given(kind):
     np.testing.assert_array_equal(quantizer.codebooks_, plain.codebooks_)
     codes = quantizer.encode(make(rows), start=make(quantizer.training_codes_))
     vectors = quantizer.decode(codes)
-    for given in (codes, vectors):
-        assert isinstance(given, type(make(rows)))
+    for array in (codes, vectors):
+        assert isinstance(array, type(make(rows)))
     expected = plain.encode(rows, start=plain.training_codes_)
     np.testing.assert_array_equal(np.asarray(codes), expected)
     np.testing.assert_array_equal(np.asarray(vectors), plain.decode(expected))
@@ -103,8 +103,8 @@ def test_tensors_of_half_precision_are_compressed():
     rows = torch.tensor(np.random.default_rng(0).standard_normal((300, 5))).bfloat16()
     small = compress(rows, queries=rows[:50].requires_grad_(), bytes_per_item=1)
     assert len(small.add(rows[:5]).index) == 305
-    found = small.search(rows[:3], k=2, budget=50)
-    assert isinstance(found.bound, torch.Tensor)
+    result = small.search(rows[:3], k=2, budget=50)
+    assert isinstance(result.bound, torch.Tensor)
     expected = compress(rows.float().numpy(), queries=rows[:50].float().numpy(), bytes_per_item=1)
     np.testing.assert_array_equal(small.codes[:300], expected.codes)
 
@@ -115,10 +115,10 @@ def test_filters_ids_and_full_vectors_may_be_of_any_kind(items, kind):
     make, mask = KINDS[kind], np.arange(400) % 3 == 0
     vectors = np.random.default_rng(1).standard_normal((400, 5)).astype(np.float32)
     expected = index.search(queries, 5, filter=mask, rerank=vectors)
-    found = index.search(queries, 5, filter=make(mask), rerank=make(vectors))
+    result = index.search(queries, 5, filter=make(mask), rerank=make(vectors))
     again = index.search(queries, 5, filter=make(np.flatnonzero(mask)), rerank=make(vectors))
-    for given in (found, again):
-        np.testing.assert_array_equal(given.ids, expected.ids)
+    for array in (result, again):
+        np.testing.assert_array_equal(array.ids, expected.ids)
     other = CodeIndex(make(index.codebooks)).add(make(index.codes), ids=make(np.arange(400) + 9))
     np.testing.assert_array_equal(other.ids, np.arange(400) + 9)
 
@@ -129,17 +129,17 @@ def test_columns_of_booleans_are_masks(items, column, shards):
     index, queries = items
     searched = open_shards([index]) if shards else index
     mask = np.arange(400) % 3 == 0
-    found = searched.search(queries, 5, filter=column(mask))
-    np.testing.assert_array_equal(found.ids, index.search(queries, 5, filter=mask).ids)
+    result = searched.search(queries, 5, filter=column(mask))
+    np.testing.assert_array_equal(result.ids, index.search(queries, 5, filter=mask).ids)
 
 
-def test_a_column_with_a_gap_is_refused():
+def test_a_column_with_missing_values_is_rejected():
     with pytest.raises(InvalidInputError, match="NoneType"):
         CodeIndex(np.eye(2)[np.newaxis]).add([[0], [1]], ids=pa.array(["a", None]))
 
 
 @pytest.mark.parametrize(("n_codebooks", "codebook_size"), [(8, 5), (8, 16), (4, 256), (16, 256)])
-def test_faiss_searches_what_it_is_given_with_the_same_answers(n_codebooks, codebook_size):
+def test_faiss_gives_the_same_results_on_exported_codes(n_codebooks, codebook_size):
     rng = np.random.default_rng(codebook_size)
     shrinking = 1.5 ** np.arange(n_codebooks)[:, None, None]
     codebooks = rng.standard_normal((n_codebooks, codebook_size, 6)) / shrinking

@@ -21,9 +21,9 @@ def assert_same_answers(index, theirs, k=20):
     ours = index.search(queries, k)
     scores, rows = theirs.search(queries.astype(np.float32), k)
     np.testing.assert_allclose(scores, ours.scores, rtol=1e-5, atol=1e-5)
-    for mine, found, their_scores in zip(ours.ids, rows, scores, strict=True):
+    for mine, result, their_scores in zip(ours.ids, rows, scores, strict=True):
         surely = their_scores > their_scores[-1] + 1e-4
-        assert set(index.ids[found[surely]]) <= set(mine)
+        assert set(index.ids[result[surely]]) <= set(mine)
 
 
 @pytest.mark.parametrize(("m", "n"), [(4, 256), (1, 256), (3, 100), (8, 16), (5, 2), (2, 1)])
@@ -41,7 +41,7 @@ def test_to_faiss_numbers_items_in_order_of_insertion():
 
 
 @pytest.mark.parametrize(("m", "n"), [(4, 256), (3, 128), (8, 16)])
-def test_from_faiss_takes_back_what_to_faiss_gave(m, n):
+def test_from_faiss_inverts_to_faiss(m, n):
     index = random_index(m, n)
     back = CodeIndex.from_faiss(index.to_faiss())
     np.testing.assert_array_equal(back.codebooks, index.codebooks)
@@ -68,7 +68,7 @@ def test_from_faiss_takes_ids():
     assert index.ids.tolist() == ["a", "b", "c"]
 
 
-def test_from_faiss_refuses_other_indexes():
+def test_from_faiss_rejects_other_indexes():
     with pytest.raises(InvalidInputError, match="IndexFlatIP"):
         CodeIndex.from_faiss(faiss.IndexFlatIP(4))
     with pytest.raises(InvalidInputError, match="trained"):

@@ -1,12 +1,12 @@
-"""Few items, kept and searched as they came: what compiled code finds, to the bit."""
+"""Small indexes, scanned without inverted lists: the results of compiled code, to the bit."""
 
 import subprocess
 import sys
 from types import SimpleNamespace
 
 import numpy as np
+import numpy_reference as reference
 import pytest
-import twins
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,12 +56,12 @@ def test_few_codes_are_found_as_compiled_code_finds_them(seed, n, size, k, remov
     assert all(isinstance(part.segment, FlatSegment) for part in index._snapshot.parts)
     query = rng.standard_normal((3, 5), dtype=np.float32)
     for only in (None, rng.random(len(index)) < 0.5):
-        found, expected = index.search(query, k, only), search_compiled(index, query, k, only)
+        result, expected = index.search(query, k, only), search_compiled(index, query, k, only)
         for name in ("ids", "scores", "counts", "exact", "bound"):
-            assert getattr(found, name).tobytes() == getattr(expected, name).tobytes()
+            assert getattr(result, name).tobytes() == getattr(expected, name).tobytes()
 
 
-def test_few_codes_come_back_from_a_file_as_they_were(tmp_path):
+def test_a_small_index_is_read_back_unchanged(tmp_path):
     rng, index = make(0, 60)
     index.remove(index.ids[5:9]).save(tmp_path / "index")
     again = CodeIndex.load(tmp_path / "index", verify=True)
@@ -72,7 +72,7 @@ def test_few_codes_come_back_from_a_file_as_they_were(tmp_path):
     assert again.reconstruct(index.ids[3]).tolist() == index.reconstruct(index.ids[3]).tolist()
 
 
-def test_a_stored_word_outside_its_codebook_is_damage():
+def test_a_stored_code_outside_its_codebook_is_damage():
     planes = np.full((3, 2), 9, dtype=np.uint8)
     with pytest.raises(CorruptBundleError, match="codebook_size"):
         FlatSegment.from_arrays({"planes": planes}, {"codebook_size": 9})
@@ -102,7 +102,7 @@ def test_few_items_are_searched_without_the_compiler():
         "index.add_parts([(many[:9_000], None), (many[9_000:], None)])\n"
         "assert index.search(np.eye(8), 5).counts.tolist() == [5] * 8\n"
         "codewords = CodeIndex(np.eye(3)[None]).add([[0], [1]], ids=['b', 'a']).remove(['b'])\n"
-        "print(codewords.ids, codewords.places(['a', 'c', 'b']), 'numba' in sys.modules)\n"
+        "print(codewords.ids, codewords.positions(['a', 'c', 'b']), 'numba' in sys.modules)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -110,7 +110,7 @@ def test_few_items_are_searched_without_the_compiler():
     assert done.stdout == "[[11  4]]\n['a'] [ 0 -1 -1] False\n"
 
 
-def test_queries_that_overflow_are_refused():
+def test_queries_that_overflow_are_rejected():
     _, index = make(0, 3)
     with pytest.raises(InvalidInputError, match="overflow"):
         index.search(np.full((1, 5), 3e38, dtype=np.float32), 1)
@@ -122,4 +122,4 @@ def test_queries_that_overflow_are_refused():
 )
 def test_the_best_rows_are_the_first_of_all_rows_in_order(scores, k):
     scores = np.array(scores, dtype=np.float32)
-    assert best_rows(scores, k).tolist() == twins.best_rows(scores, k).tolist()
+    assert best_rows(scores, k).tolist() == reference.best_rows(scores, k).tolist()

@@ -88,12 +88,12 @@ def test_real_queries_score_as_a_code_index_of_the_same_bytes_bit_for_bit():
     for s in range(4):
         codebooks[s, :, 8 * s : 8 * s + 8] = signs
     expected = CodeIndex(codebooks).add(codes).search(queries, 100)
-    found = HammingIndex(32).add(codes).search(queries, 100)
-    np.testing.assert_array_equal(found.ids, expected.ids)
-    np.testing.assert_array_equal(found.scores, expected.scores)
+    result = HammingIndex(32).add(codes).search(queries, 100)
+    np.testing.assert_array_equal(result.ids, expected.ids)
+    np.testing.assert_array_equal(result.scores, expected.scores)
 
 
-def test_byte_tables_hold_the_sums_of_signed_components():
+def test_byte_tables_hold_the_sums_of_signed_dimensions():
     queries = np.random.default_rng(0).integers(-9, 9, (3, 11)).astype(np.float32)
     tables = byte_tables(queries)
     bits = random_bits(20, 11)
@@ -113,11 +113,11 @@ def test_removed_and_filtered_items_are_never_found(real):
     scores = (2.0 * queries - 1) @ (2.0 * bits - 1).T
     scores[:, ~allowed] = -np.inf
     expected = ranked(scores, 25) + 100
-    asked = 2.0 * queries - 1 if real else pack(queries)
+    vectors = 2.0 * queries - 1 if real else pack(queries)
     keep = np.flatnonzero(allowed) + 100
     for filter_ in (keep.tolist(), lambda ids: ids % 3 == 0, index.ids % 3 == 0):
-        np.testing.assert_array_equal(index.search(asked, 25, filter=filter_).ids, expected)
-    assert index.search(asked, 5, filter=[]).counts.tolist() == [0, 0, 0]
+        np.testing.assert_array_equal(index.search(vectors, 25, filter=filter_).ids, expected)
+    assert index.search(vectors, 5, filter=[]).counts.tolist() == [0, 0, 0]
     assert len(index) == 3000
 
 
@@ -171,13 +171,13 @@ def test_an_empty_index_finds_nothing():
         (np.zeros((1, 2), np.uint8), 1.5, "k must be"),
     ],
 )
-def test_wrong_queries_are_refused_with_the_reason(queries, k, message):
+def test_wrong_queries_are_rejected_with_the_reason(queries, k, message):
     with pytest.raises(InvalidInputError, match=message):
         index_of(random_bits(4, 10)).search(queries, k)
 
 
 @pytest.mark.parametrize("n_bits", [0, -1, 65_529, 1.5, None])
-def test_a_wrong_number_of_bits_is_refused(n_bits):
+def test_a_wrong_number_of_bits_is_rejected(n_bits):
     with pytest.raises(InvalidInputError, match="n_bits"):
         HammingIndex(n_bits)
 
@@ -198,8 +198,8 @@ def test_the_nearest_of_many_items_are_found_in_any_order(k, order):
     np.testing.assert_array_equal(index.search(queries, k).ids, ranked(-distances, k))
     allowed = np.flatnonzero(rng.random(5000) < 0.3)
     expected = allowed[ranked(-distances[:, allowed], k)]
-    found = index.search(queries, k, filter=allowed).ids
-    np.testing.assert_array_equal(found[:, : expected.shape[1]], expected)
+    result = index.search(queries, k, filter=allowed).ids
+    np.testing.assert_array_equal(result[:, : expected.shape[1]], expected)
 
 
 @pytest.mark.parametrize("n_bits", [5, 16, 24, 64])
@@ -207,6 +207,6 @@ def test_tables_of_two_bytes_score_as_signs_do(monkeypatch, n_bits):
     monkeypatch.setattr("acqh.index.hamming_index._PAIRED_ROWS", 1)
     rng = np.random.default_rng(n_bits)
     bits, queries = rng.random((50, n_bits)) < 0.5, rng.normal(size=(3, n_bits))
-    found = HammingIndex(n_bits).add(np.packbits(bits, axis=1)).search(queries, 50)
-    expected = np.take_along_axis(queries @ np.where(bits, 1, -1).T, found.ids, axis=1)
-    np.testing.assert_allclose(found.scores, expected, atol=1e-4)
+    result = HammingIndex(n_bits).add(np.packbits(bits, axis=1)).search(queries, 50)
+    expected = np.take_along_axis(queries @ np.where(bits, 1, -1).T, result.ids, axis=1)
+    np.testing.assert_allclose(result.scores, expected, atol=1e-4)

@@ -1,4 +1,4 @@
-"""Ids of both kinds, in every form, found again and refused where they cannot be used."""
+"""Ids of both kinds in every form, looked up, and rejected if invalid."""
 
 import numpy as np
 import pytest
@@ -36,16 +36,16 @@ running = st.builds(
     ],
 )
 def test_numbers_are_read_in_every_form(ids):
-    found = read_ids(ids)
-    assert found.dtype == np.int64
-    assert found.tolist() == [3, 1]
+    result = read_ids(ids)
+    assert result.dtype == np.int64
+    assert result.tolist() == [3, 1]
 
 
 @pytest.mark.parametrize("ids", [["b", "a"], np.array(["b", "a"]), {"b": 1, "a": 2}])
 def test_texts_are_read_in_every_form(ids):
-    found = read_ids(ids)
-    assert found.dtype == object
-    assert found.tolist() == ["b", "a"]
+    result = read_ids(ids)
+    assert result.dtype == object
+    assert result.tolist() == ["b", "a"]
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ def test_texts_are_read_in_every_form(ids):
         np.array([2**63], dtype=np.uint64),
     ],
 )
-def test_what_is_neither_numbers_nor_texts_is_refused(ids):
+def test_ids_that_are_neither_numbers_nor_texts_are_rejected(ids):
     with pytest.raises(InvalidInputError):
         read_ids(ids)
 
 
-def test_half_a_surrogate_pair_is_refused():
+def test_half_a_surrogate_pair_is_rejected():
     with pytest.raises(InvalidInputError, match="not valid text"):
         table_of(read_ids(["\ud800"]))
 
@@ -91,13 +91,13 @@ def test_the_smallest_table_is_chosen(ids, kind):
 
 
 @pytest.mark.parametrize("ids", [[1, 2, 1], [5, 5], ["a", "b", "a"]])
-def test_repeated_ids_are_refused(ids):
+def test_repeated_ids_are_rejected(ids):
     with pytest.raises(DuplicateIdError, match="more than once"):
         table_of(read_ids(ids))
 
 
 @given(ids=st.one_of(numbers, texts, running))
-def test_every_id_is_found_in_its_row_and_comes_back(ids):
+def test_every_id_maps_to_its_row_and_back(ids):
     values = read_ids(ids)
     table = table_of(values)
     np.testing.assert_array_equal(table.find(values), np.arange(len(ids)))
@@ -120,7 +120,7 @@ def test_joined_tables_hold_the_rows_kept(ids, data):
 
 
 @pytest.mark.parametrize("ids", [[5, 3, 9], [3, 5, 9], ["b", "a", "c"]])
-def test_damaged_tables_are_refused(ids):
+def test_damaged_tables_are_rejected(ids):
     arrays, info = table_of(read_ids(ids)).to_arrays()
     with pytest.raises(CorruptBundleError):
         table_from_arrays(arrays, info, n=4)

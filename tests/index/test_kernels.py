@@ -1,7 +1,7 @@
-"""Compiled kernels and their NumPy twins give the same bits."""
+"""Compiled kernels and their NumPy references give the same bits."""
 
 import numpy as np
-import twins
+import numpy_reference as reference
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +18,7 @@ seeds = st.integers(0, 2**32)
 
 
 @given(seed=seeds, m=st.integers(1, 4), n=st.sampled_from([1, 3, 256]), dim=st.integers(1, 40))
-def test_fill_tables_agrees_with_its_twin(seed, m, n, dim):
+def test_fill_tables_agrees_with_the_reference(seed, m, n, dim):
     rng = np.random.default_rng(seed)
     codewords = rng.standard_normal((m, dim, n), dtype=np.float32)
     queries = rng.standard_normal((3, dim), dtype=np.float32)
@@ -26,13 +26,13 @@ def test_fill_tables_agrees_with_its_twin(seed, m, n, dim):
     tops = np.empty((3, m), dtype=np.float32)
     scales = np.empty(3, dtype=np.float32)
     table_kernels.fill_tables(codewords, queries, tables, tops, scales)
-    expected = twins.tables_of(codewords, queries)
+    expected = reference.tables_of(codewords, queries)
     np.testing.assert_array_equal(tables[:, :, :n], expected)
     np.testing.assert_array_equal(tops, expected.max(axis=2))
     assert (scales >= np.abs(expected).max(axis=2).sum(axis=1)).all()
 
 
-def test_scales_tell_where_tables_overflow():
+def test_scales_detect_overflowing_tables():
     codewords = np.array([[[3e38, -3e38], [3e38, 3e38]]], dtype=np.float32)
     queries = np.array([[1, 1], [10, -10], [1, 0]], dtype=np.float32)
     tables = np.zeros((3, 1, TABLE_WIDTH), dtype=np.float32)
@@ -55,20 +55,22 @@ def test_select_smallest_agrees_with_partition(seed, n, data):
     known=st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, max_size=30),
     others=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5),
 )
-def test_find_numbers_agrees_with_its_twin(known, others):
+def test_find_numbers_agrees_with_the_reference(known, others):
     values = np.array(known, dtype=np.int64)
-    wanted = np.array(known + others, dtype=np.int64)
-    np.testing.assert_array_equal(NumberIds.of(values).find(wanted), twins.find(values, wanted))
+    queries = np.array(known + others, dtype=np.int64)
+    np.testing.assert_array_equal(
+        NumberIds.of(values).find(queries), reference.find(values, queries)
+    )
 
 
 @given(
     known=st.lists(st.text(max_size=4), unique=True, max_size=30),
     others=st.lists(st.text(max_size=4), max_size=5),
 )
-def test_find_texts_agrees_with_its_twin(known, others):
+def test_find_texts_agrees_with_the_reference(known, others):
     values = np.array(known, dtype=object)
-    wanted = np.array(known + others, dtype=object)
-    np.testing.assert_array_equal(TextIds.of(known).find(wanted), twins.find(values, wanted))
+    queries = np.array(known + others, dtype=object)
+    np.testing.assert_array_equal(TextIds.of(known).find(queries), reference.find(values, queries))
 
 
 @given(
@@ -98,25 +100,25 @@ def test_search_lists_agrees_with_scoring_every_allowed_row(seed, k, grouped, fi
     bits = np.packbits(allowed, bitorder="little")
     bits.setflags(write=False)
     best = (keys, counts, worsts, tallies, ceilings)
-    asked, rows = (codewords, queries), (first_row, bits)
-    search_kernels.search_lists(asked, tables, bounds, segment.lists, rows, k, None, best)
+    query_args, rows = (codewords, queries), (first_row, bits)
+    search_kernels.search_lists(query_args, tables, bounds, segment.lists, rows, k, None, best)
     assert tallies.min() >= 1
     assert (ceilings == -np.inf).all()
-    scores = twins.score_codes(twins.tables_of(codewords, queries), codes)
-    for found, count, one in zip(keys, counts, scores, strict=True):
-        best = np.flatnonzero(allowed)[twins.best_rows(one[allowed], k)]
-        rows = (np.sort(found[:count]) & np.uint64(2**32 - 1)).astype(np.int64) - first_row
+    scores = reference.score_codes(reference.tables_of(codewords, queries), codes)
+    for result, count, one in zip(keys, counts, scores, strict=True):
+        best = np.flatnonzero(allowed)[reference.best_rows(one[allowed], k)]
+        rows = (np.sort(result[:count]) & np.uint64(2**32 - 1)).astype(np.int64) - first_row
         np.testing.assert_array_equal(rows, best)
 
 
 @given(seed=seeds, m=st.integers(1, 5), dim=st.integers(1, 9))
-def test_measure_norm_bounds_agrees_with_its_twin(seed, m, dim):
+def test_measure_norm_bounds_agrees_with_the_reference(seed, m, dim):
     rng = np.random.default_rng(seed)
     codewords = rng.standard_normal((m, 7, dim), dtype=np.float32)
     suffixes = rng.integers(7, size=(50, m), dtype=np.uint8)
     starts = np.concatenate([[0], np.sort(rng.integers(51, size=4)), [50]]).astype(np.uint32)
     step = float(np.linalg.norm(codewords, axis=2).max(axis=1).sum()) / 250
-    expected = twins.measure_norm_bounds(starts, suffixes, codewords, step)
+    expected = reference.measure_norm_bounds(starts, suffixes, codewords, step)
     np.testing.assert_array_equal(measure_norm_bounds(starts, suffixes, codewords, step), expected)
 
 
@@ -127,7 +129,7 @@ def test_few_of_many_clustered_codes_are_scored():
     )
     codes = rng.integers(64, size=(20_000, 4)).astype(np.uint8)
     index = CodeIndex(codewords).add(codes)
-    found = index.search(rng.standard_normal((5, 8)), 10)
-    assert found.scored.shape == (5,)
-    assert found.scored.min() >= 10
-    assert found.scored.max() < 2_000
+    result = index.search(rng.standard_normal((5, 8)), 10)
+    assert result.n_scored.shape == (5,)
+    assert result.n_scored.min() >= 10
+    assert result.n_scored.max() < 2_000

@@ -1,10 +1,10 @@
-"""Laying out in bounded memory gives, to the byte, what a plain sort of all items gives."""
+"""A layout in bounded memory equals a sort of all items, to the byte."""
 
 from unittest import mock
 
 import numpy as np
+import numpy_reference as reference
 import pytest
-import twins
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,17 +43,17 @@ def assert_same(layout, expected):
 
 
 @given(case=items(), known=st.booleans())
-def test_blocks_are_laid_out_as_a_plain_sort_does(case, known):
+def test_blocks_are_laid_out_as_by_a_sort(case, known):
     codes, n, cuts = case
     rows = np.arange(len(codes), dtype=np.uint32)
     blocks = in_blocks(codes, rows, cuts)
     layout = laying.build_lists(blocks, codes.shape[1], n, len(codes) if known else None)
-    assert_same(layout, twins.build_lists(codes, rows, n))
+    assert_same(layout, reference.build_lists(codes, rows, n))
 
 
 @pytest.mark.parametrize("n_codewords", [2, 256])
 @pytest.mark.parametrize("n_distinct", [40_000, 900])
-def test_many_items_are_laid_out_as_a_plain_sort_does(n_codewords, n_distinct):
+def test_many_items_are_laid_out_as_by_a_sort(n_codewords, n_distinct):
     rng = np.random.default_rng(0)
     # Skewed, so that some runs are long and many short.
     codewords = (n_codewords * rng.random((n_distinct, 4)) ** 3).astype(np.uint8)
@@ -61,7 +61,7 @@ def test_many_items_are_laid_out_as_a_plain_sort_does(n_codewords, n_distinct):
     rows = np.arange(len(codes), dtype=np.uint32)
     blocks = in_blocks(codes, rows, [1, 1, 30_000])
     assert_same(
-        laying.build_lists(blocks, 4, n_codewords), twins.build_lists(codes, rows, n_codewords)
+        laying.build_lists(blocks, 4, n_codewords), reference.build_lists(codes, rows, n_codewords)
     )
 
 
@@ -71,10 +71,10 @@ def test_rows_may_have_any_32_bits():
     for grouped in (True, False):
         with (
             mock.patch.object(laying, "grouping_pays", return_value=grouped),
-            mock.patch.object(twins, "grouping_pays", return_value=grouped),
+            mock.patch.object(reference, "grouping_pays", return_value=grouped),
         ):
             layout = laying.build_lists(in_blocks(codes, rows, []), 2, 2)
-            assert_same(layout, twins.build_lists(codes, rows.astype(np.int64), 2))
+            assert_same(layout, reference.build_lists(codes, rows.astype(np.int64), 2))
 
 
 def test_lists_too_long_to_point_into_are_not_made():
@@ -84,11 +84,19 @@ def test_lists_too_long_to_point_into_are_not_made():
     with mock.patch.object(laying, "_MAX_GAP_BYTES", 999):
         layout = laying.build_lists(blocks, 4, 256)
     assert len(layout.gaps) == 0
-    np.testing.assert_array_equal(layout.rows, np.arange(1000))
+    np.testing.assert_array_equal(layout.rows.view("<u2")[:, 0], np.arange(1000))
+
+
+@pytest.mark.parametrize(("n_rows", "n_bytes"), [(1, 1), (256, 1), (257, 2), (65_537, 3)])
+def test_row_numbers_take_as_many_bytes_as_the_last(n_rows, n_bytes):
+    codes = np.random.default_rng(0).integers(256, size=(n_rows, 8)).astype(np.uint8)
+    segment = laying.InvertedSegment.of(codes, 256)
+    assert segment.lists.rows.shape == (n_rows, n_bytes)
+    np.testing.assert_array_equal(segment.codes(), codes)
 
 
 @given(case=items(), change=st.sampled_from(["more", "fewer", "others"]))
-def test_other_runs_when_read_again_are_an_error(case, change):
+def test_lists_that_change_between_passes_are_an_error(case, change):
     codes, n, _ = case
     if len(codes) == 0 or n == 1:
         return
@@ -109,24 +117,24 @@ def test_other_runs_when_read_again_are_an_error(case, change):
 
 
 @given(lists=st.lists(st.sets(st.integers(0, 2**32 - 1), min_size=1, max_size=20), max_size=8))
-def test_lists_are_read_in_pieces_as_they_are_at_once(lists):
+def test_lists_read_in_chunks_equal_those_read_at_once(lists):
     rows = np.array([row for one in lists for row in sorted(one)], dtype=np.int64)
     sizes = np.array([len(one) for one in lists], dtype=np.int64)
-    gaps, gap_starts = twins.pack_lists(rows, np.cumsum(sizes) - sizes)
+    gaps, gap_starts = reference.pack_lists(rows, np.cumsum(sizes) - sizes)
     state = np.zeros(3, dtype=np.int64)
-    found, codes = [], []
+    result, codes = [], []
     n_read = 3
     while n_read == 3:
         some, numbers = np.empty((2, 3), dtype=np.int64)
         n_read = compiled.read_row_lists(gap_starts.astype(np.uint32), gaps, state, some, numbers)
-        found += some[:n_read].tolist()
+        result += some[:n_read].tolist()
         codes += numbers[:n_read].tolist()
-    assert found == rows.tolist()
+    assert result == rows.tolist()
     assert codes == np.repeat(np.arange(len(lists)), sizes).tolist()
 
 
 @given(case=items(), seed=seeds)
-def test_codes_are_read_back_from_runs(case, seed):
+def test_codes_are_read_back_from_inverted_lists(case, seed):
     codes, n, _ = case
     ordered = codes[np.lexsort(codes.T[::-1])]
     m = codes.shape[1]
@@ -134,10 +142,10 @@ def test_codes_are_read_back_from_runs(case, seed):
     run = ordered[:, :n_prefix] @ n ** np.arange(n_prefix)[::-1]
     starts = np.searchsorted(run, np.arange(n**n_prefix + 1)).astype(np.uint32)
     entries = np.flatnonzero(np.random.default_rng(seed).random(len(codes)) < 0.5)
-    found = np.empty((len(entries), m), dtype=np.uint8)
+    result = np.empty((len(entries), m), dtype=np.uint8)
     suffixes = np.ascontiguousarray(ordered[:, n_prefix:])
-    assert compiled.read_codes(starts, suffixes, n, entries, found)
-    np.testing.assert_array_equal(found, ordered[entries])
+    assert compiled.read_codes(starts, suffixes, n, entries, result)
+    np.testing.assert_array_equal(result, ordered[entries])
     highest = int(suffixes[entries].max(initial=0))
     if highest > 0:
-        assert not compiled.read_codes(starts, suffixes, highest, entries, found)
+        assert not compiled.read_codes(starts, suffixes, highest, entries, result)

@@ -1,4 +1,4 @@
-"""Arrays of CuPy, on a GPU, and of JAX go in and come back as such; run where these are."""
+"""Arrays of CuPy (on a GPU) and JAX are accepted and returned; skipped if not installed."""
 
 import numpy as np
 import pytest
@@ -30,18 +30,18 @@ def test_an_index_gives_back_the_kind_that_queries_have(arrays):
     rng = np.random.default_rng(0)
     index = CodeIndex(rng.standard_normal((8, 16, 5))).add(rng.integers(16, size=(400, 8)))
     queries = rng.standard_normal((3, 5)).astype(np.float32)
-    found, expected = index.search(arrays.asarray(queries), 4), index.search(queries, 4)
+    result, expected = index.search(arrays.asarray(queries), 4), index.search(queries, 4)
     for name in ("ids", "scores", "counts", "exact", "bound"):
-        assert isinstance(getattr(found, name), arrays.ndarray)
-        np.testing.assert_allclose(on_host(getattr(found, name)), getattr(expected, name), 1e-6)
+        assert isinstance(getattr(result, name), arrays.ndarray)
+        np.testing.assert_allclose(on_host(getattr(result, name)), getattr(expected, name), 1e-6)
 
 
 def test_a_quantizer_gives_back_the_kind_that_rows_have(arrays):
     rows = np.random.default_rng(0).standard_normal((300, 5)).astype(np.float32)
-    given = arrays.asarray(rows)
-    quantizer = AdditiveQuantizer(2, 8, random_state=0).fit(given, queries=given[:50])
+    array = arrays.asarray(rows)
+    quantizer = AdditiveQuantizer(2, 8, random_state=0).fit(array, queries=array[:50])
     plain = AdditiveQuantizer(2, 8, random_state=0).fit(rows, queries=rows[:50])
-    codes = quantizer.encode(given)
+    codes = quantizer.encode(array)
     assert isinstance(codes, arrays.ndarray)
     np.testing.assert_array_equal(on_host(codes), plain.encode(rows))
     np.testing.assert_array_equal(on_host(quantizer.decode(codes)), plain.decode(on_host(codes)))

@@ -1,4 +1,4 @@
-"""Ranking again by full vectors gives the best of the candidates by exact inner product."""
+"""Re-ranking by full vectors gives the best candidates by exact inner product."""
 
 import numpy as np
 import pytest
@@ -23,9 +23,9 @@ def items():
 
 
 def expected(index, vectors, queries, k, n_candidates):
-    found = index.search(queries, n_candidates)
+    result = index.search(queries, n_candidates)
     place = {identifier: row for row, identifier in enumerate(index.ids)}
-    for query, ids in zip(queries.astype(np.float32), found.ids, strict=True):
+    for query, ids in zip(queries.astype(np.float32), result.ids, strict=True):
         rows = np.sort([place[identifier] for identifier in ids])
         products = vectors[rows].astype(np.float32) @ query
         order = np.argsort(-products, kind="stable")[:k]
@@ -35,13 +35,13 @@ def expected(index, vectors, queries, k, n_candidates):
 def test_a_batch_ranked_in_parts_is_ranked_as_a_whole(items, monkeypatch):
     index, vectors, queries = items
     filtered = {"filter": np.arange(len(index)) % 40 == 0, "rerank": vectors, "rerank_k": 60}
-    whole = index.search(queries, 50, **filtered)
-    assert (whole.counts < 50).all()
+    full = index.search(queries, 50, **filtered)
+    assert (full.counts < 50).all()
     monkeypatch.setattr(reranking, "_MAX_NUMBERS", 2 * 60 * 6)
     parts = index.search(queries, 50, **filtered)
-    assert parts.ids.tolist() == whole.ids.tolist()
-    np.testing.assert_array_equal(parts.scores, whole.scores)
-    np.testing.assert_array_equal(parts.counts, whole.counts)
+    assert parts.ids.tolist() == full.ids.tolist()
+    np.testing.assert_array_equal(parts.scores, full.scores)
+    np.testing.assert_array_equal(parts.counts, full.counts)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float16])
@@ -85,7 +85,7 @@ def test_fewer_items_than_k_leave_places_empty(items):
     assert (result.scores[:, 2:] == -np.inf).all()
 
 
-def test_what_does_not_fit_is_refused(items):
+def test_vectors_that_do_not_fit_are_rejected(items):
     index, vectors, queries = items
     with pytest.raises(InvalidInputError, match="rerank_k"):
         index.search(queries, 7, rerank=vectors, rerank_k=3)

@@ -9,7 +9,7 @@ RESULT = SearchResult(
     np.array([["b", "a"], ["c", None]], dtype=object),
     np.array([[0.5, 0.25], [1.0, -np.inf]], dtype=np.float32),
     counts=np.array([2, 1]),
-    scored=np.array([3, 3]),
+    n_scored=np.array([3, 3]),
 )
 COLUMNS = {"query": [0, 0, 1], "rank": [1, 2, 1], "id": ["b", "a", "c"], "score": [0.5, 0.25, 1.0]}
 

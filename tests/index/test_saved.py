@@ -1,4 +1,4 @@
-"""Saved indexes come back the same, and stay usable while they are saved over."""
+"""Saved indexes load unchanged, and stay usable while they are overwritten."""
 
 import json
 import threading
@@ -84,7 +84,7 @@ def test_a_loaded_index_changes_as_any_other(tmp_path, make):
 
 
 @MAKERS
-def test_saving_over_what_is_open_leaves_it_as_it_was(tmp_path, make):
+def test_saving_over_an_open_index_does_not_change_it(tmp_path, make):
     index = make()
     index.save(tmp_path / "i")
     first, second = type(index).load(tmp_path / "i"), type(index).load(tmp_path / "i")
@@ -100,7 +100,7 @@ def test_saving_over_what_is_open_leaves_it_as_it_was(tmp_path, make):
 
 
 @MAKERS
-def test_what_is_saved_during_changes_is_one_published_state(tmp_path, make):
+def test_an_index_saved_during_changes_has_one_published_state(tmp_path, make):
     index = make(n=1)
     codes = make(n=300).codes
     changes = threading.Thread(target=lambda: [index.add(codes[i : i + 1]) for i in range(1, 300)])
@@ -113,7 +113,7 @@ def test_what_is_saved_during_changes_is_one_published_state(tmp_path, make):
     changes.join()
 
 
-def test_loading_as_another_kind_is_refused(tmp_path):
+def test_loading_as_another_kind_is_rejected(tmp_path):
     code_index().save(tmp_path / "i")
     with pytest.raises(InvalidInputError, match="binary"):
         HammingIndex.load(tmp_path / "i")
@@ -134,7 +134,7 @@ def test_another_layout_is_rejected(tmp_path):
         acqh.load(tmp_path / "i")
 
 
-def test_verifying_looks_at_what_a_bundle_holds_not_only_at_its_bytes(tmp_path):
+def test_verify_checks_the_contents_and_not_only_the_checksums(tmp_path):
     code_index().save(tmp_path / "i")
     assert verify(tmp_path / "i").ok
     bundle = read_bundle(tmp_path / "i", mmap=False)

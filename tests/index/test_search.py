@@ -1,10 +1,10 @@
-"""Search gives the exact top-k, whatever the codes, the layout, the batch and the threads."""
+"""Search gives the exact top k for all codes, layouts, batches and numbers of threads."""
 
 from unittest import mock
 
 import numpy as np
+import numpy_reference as reference
 import pytest
-import twins
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,12 +16,12 @@ from acqh.index import inverted as laying
 def brute_force(codebooks, codes, queries, k):
     """Rows and scores of the k best, by scoring every item."""
     codewords = np.asarray(codebooks, dtype=np.float32).transpose(0, 2, 1)
-    scores = twins.score_codes(
-        twins.tables_of(codewords, np.asarray(queries, dtype=np.float32)), codes
+    scores = reference.score_codes(
+        reference.tables_of(codewords, np.asarray(queries, dtype=np.float32)), codes
     )
     rows = np.empty((len(queries), min(k, len(codes))), dtype=np.int64)
-    for found, one in zip(rows, scores, strict=True):
-        found[:] = twins.best_rows(one, k)
+    for result, one in zip(rows, scores, strict=True):
+        result[:] = reference.best_rows(one, k)
     return rows, np.take_along_axis(scores, rows, axis=1)
 
 
@@ -163,7 +163,7 @@ def test_no_queries_give_an_empty_result():
         ([["a", "b"]], "must be numbers"),
     ],
 )
-def test_unusable_queries_are_refused(queries, message):
+def test_invalid_queries_are_rejected(queries, message):
     index = CodeIndex([[[1.0, 2.0], [3.0, 4.0]]]).add([[0]])
     with pytest.raises(InvalidInputError, match=message):
         index.search(queries, 1)
@@ -179,7 +179,7 @@ def test_k_must_be_a_positive_whole_number(k):
     "codebooks",
     [
         [[1.0]],
-        np.ones((17, 2, 2)),
+        np.ones((65, 2, 2)),
         np.ones((1, 257, 2)),
         np.ones((0, 2, 2)),
         np.ones((1, 2, 0)),
@@ -188,7 +188,7 @@ def test_k_must_be_a_positive_whole_number(k):
         [[["a"]]],
     ],
 )
-def test_unusable_codebooks_are_refused(codebooks):
+def test_invalid_codebooks_are_rejected(codebooks):
     with pytest.raises(InvalidInputError, match="codebooks"):
         CodeIndex(codebooks)
 

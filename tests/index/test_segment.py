@@ -1,4 +1,4 @@
-"""Segments keep every code and row, in few bytes, through files and joins."""
+"""Segments keep every code and row, in few bytes, through files and merges."""
 
 from dataclasses import replace
 from unittest import mock
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from twins import pack_lists, unpack_lists
+from numpy_reference import pack_lists, unpack_lists
 
 from acqh.errors import CorruptBundleError
 from acqh.index import inverted as segments
@@ -27,7 +27,7 @@ def code_arrays(draw, max_items=300):
 
 
 @given(lists=st.lists(st.sets(st.integers(0, 2**32 - 1), min_size=1, max_size=20), max_size=8))
-def test_row_lists_come_back(lists):
+def test_row_lists_are_read_back(lists):
     rows = np.array([row for one in lists for row in sorted(one)], dtype=np.int64)
     sizes = np.array([len(one) for one in lists], dtype=np.int64)
     starts = np.cumsum(sizes) - sizes
@@ -37,7 +37,7 @@ def test_row_lists_come_back(lists):
 
 
 @given(case=code_arrays())
-def test_codes_come_back_in_order_of_insertion(case):
+def test_codes_are_read_back_in_order_of_insertion(case):
     codes, n = case
     segment = InvertedSegment.of(codes, n)
     segment.verify()
@@ -46,19 +46,19 @@ def test_codes_come_back_in_order_of_insertion(case):
         np.testing.assert_array_equal(segment.codes(row, row + 1), codes[row : row + 1])
 
 
-@given(case=code_arrays(), cut=st.integers(1, 100), piece=st.sampled_from([1, 7, 100]))
-def test_codes_of_consecutive_rows_are_the_same_however_they_are_cut(case, cut, piece):
+@given(case=code_arrays(), cut=st.integers(1, 100), chunk_size=st.sampled_from([1, 7, 100]))
+def test_codes_of_consecutive_rows_are_the_same_for_every_chunk_size(case, cut, chunk_size):
     codes, n = case
     segment = InvertedSegment.of(codes, n)
-    with mock.patch.object(segments, "_CHUNK", piece):
+    with mock.patch.object(segments, "_CHUNK", chunk_size):
         for start in range(0, len(codes), cut):
             stop = min(start + cut, len(codes))
             np.testing.assert_array_equal(segment.codes(start, stop), codes[start:stop])
 
 
-def test_a_missing_row_is_noticed_when_codes_are_read_in_pieces():
+def test_a_missing_row_is_detected_when_codes_are_read_in_chunks():
     segment = InvertedSegment.of(np.array([[0], [1], [2]], dtype=np.uint8), 256)
-    rows = np.array([0, 7, 2], dtype=np.uint32)
+    rows = np.array([[0], [7], [2]], dtype=np.uint8)
     damaged = replace(segment, lists=segment.lists._replace(rows=rows))
     with pytest.raises(CorruptBundleError, match="row is missing"):
         damaged.codes()
@@ -76,13 +76,13 @@ def test_join_keeps_the_chosen_rows_in_order(case, other):
 
 
 @given(case=code_arrays())
-def test_a_segment_comes_back_from_its_arrays(case):
+def test_a_segment_is_restored_from_its_arrays(case):
     codes, n = case
     back = InvertedSegment.from_arrays(*InvertedSegment.of(codes, n).to_arrays())
     np.testing.assert_array_equal(back.codes(), codes)
 
 
-def test_distinct_codes_of_four_words_take_at_most_six_and_a_half_bytes():
+def test_distinct_codes_of_four_codewords_take_at_most_six_and_a_half_bytes():
     rng = np.random.default_rng(0)
     segment = InvertedSegment.of(rng.integers(256, size=(600_000, 4)).astype(np.uint8), 256)
     assert not segment.is_grouped
@@ -107,7 +107,7 @@ def stored(request):
     return {name: array.copy() for name, array in arrays.items()}, dict(info)
 
 
-def test_arrays_that_lack_one_are_refused(stored):
+def test_a_missing_array_is_rejected(stored):
     arrays, info = stored
     for name in arrays:
         others = {key: value for key, value in arrays.items() if key != name}
@@ -115,7 +115,7 @@ def test_arrays_that_lack_one_are_refused(stored):
             InvertedSegment.from_arrays(others, info)
 
 
-def test_arrays_of_another_type_or_shape_are_refused(stored):
+def test_arrays_of_another_type_or_shape_are_rejected(stored):
     arrays, info = stored
     for name, array in arrays.items():
         for wrong in (array.astype(np.int16), np.concatenate([array, array[:1]]), array[None]):
@@ -129,13 +129,13 @@ def test_arrays_of_another_type_or_shape_are_refused(stored):
 @pytest.mark.parametrize(
     "name", ["n_codebooks", "codebook_size", "n_prefix_a", "n_prefix_b", "n_rows"]
 )
-def test_counts_that_contradict_the_arrays_are_refused(stored, name, value):
+def test_counts_that_contradict_the_arrays_are_rejected(stored, name, value):
     arrays, info = stored
     with pytest.raises(CorruptBundleError):
         InvertedSegment.from_arrays(arrays, {**info, name: value})
 
 
-def test_starts_that_fall_are_refused(stored):
+def test_decreasing_list_starts_are_rejected(stored):
     arrays, info = stored
     for name in ("starts", "gap_starts"):
         if len(arrays[name]):
@@ -145,7 +145,7 @@ def test_starts_that_fall_are_refused(stored):
                 InvertedSegment.from_arrays({**arrays, name: wrong}, info).verify()
 
 
-def test_ends_of_lists_outside_their_array_are_refused_at_once(stored):
+def test_ends_of_lists_outside_their_array_are_rejected_at_once(stored):
     arrays, info = stored
     for place in (0, -1):
         wrong = arrays["gap_starts"].copy()

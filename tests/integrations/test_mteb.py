@@ -1,4 +1,4 @@
-"""mteb's retrieval tasks on codes: a task and a model made here, run by mteb itself."""
+"""Retrieval tasks of mteb on codes: a synthetic task and model, run by mteb."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def vectors():
     return middles, (middles[:, np.newaxis] + 0.3 * noise).reshape(-1, 16)
 
 
-def test_codes_find_what_vectors_find(vectors):
+def test_codes_give_the_hits_of_vectors(vectors):
     queries, documents = vectors
     backend = CodeBackend(8)
     backend.add_documents(documents, [f"d{n}" for n in range(len(documents))])
@@ -25,7 +25,7 @@ def test_codes_find_what_vectors_find(vectors):
     assert np.all(np.diff(scores, axis=1) <= 0)
 
 
-def test_documents_that_come_later_get_codes_too(vectors):
+def test_documents_added_later_are_encoded(vectors):
     queries, documents = vectors
     backend = CodeBackend(8)
     backend.add_documents(documents[:400], [f"d{n}" for n in range(400)])
@@ -52,7 +52,7 @@ def test_inner_products_keep_lengths():
     np.testing.assert_allclose(scores, [[3, 1]], rtol=1e-5)
 
 
-def test_a_search_without_documents_is_refused(vectors):
+def test_a_search_without_documents_is_rejected(vectors):
     backend = CodeBackend()
     backend.add_documents(vectors[1], [str(n) for n in range(480)])
     backend.clear()
@@ -111,19 +111,17 @@ def run(vectors, tmp_path):
 
 
 @pytest.mark.slow  # importing mteb alone takes seconds
-def test_mteb_evaluates_codes_and_keeps_their_results_beside_those_of_vectors(
-    run, vectors, tmp_path
-):
-    whole = run(lambda model: model)
+def test_mteb_keeps_results_of_codes_next_to_those_of_vectors(run, vectors, tmp_path):
+    full = run(lambda model: model)
     coded = run(lambda model: on_codes(model, 8))
-    told = run(lambda model: on_codes(model, 8, queries=vectors[1][::5]))
-    assert whole > 0.95
-    assert whole - 0.05 < min(coded, told)
+    query_aware = run(lambda model: on_codes(model, 8, queries=vectors[1][::5]))
+    assert full > 0.95
+    assert full - 0.05 < min(coded, query_aware)
     assert len(list(tmp_path.rglob("Groups.json"))) == 3
 
 
 @pytest.mark.slow
-def test_a_model_scored_by_distance_is_refused(run):
+def test_a_model_scored_by_distance_is_rejected(run):
     from mteb.models.model_meta import ScoringFunction
 
     with pytest.raises(InvalidInputError, match="euclidean"):

@@ -1,15 +1,22 @@
 """The recipes of the guide run as printed."""
 
 import doctest
+import os
+import sqlite3
 from pathlib import Path
 
 import pytest
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "frameworks.md"
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "frameworks.md"
 PACKAGES = {
     "LangChain": ["langchain_core"],
     "LlamaIndex": ["llama_index.core"],
     "Milvus": ["pymilvus", "milvus_lite.server_manager", "pyarrow"],
+    "Qdrant": ["qdrant_client", "pyarrow"],
+    "LanceDB": ["lancedb", "pyarrow"],
+    "DuckDB": ["duckdb"],
+    "sqlite-vec": ["sqlite_vec"],
+    "pgvector": ["psycopg", "pgvector"],
 }
 
 
@@ -18,6 +25,10 @@ PACKAGES = {
 def test_a_recipe_runs_as_printed(name, tmp_path, monkeypatch):
     for package in PACKAGES[name]:
         pytest.importorskip(package)
+    if name == "pgvector" and "ACQH_TEST_POSTGRES" not in os.environ:
+        pytest.skip("ACQH_TEST_POSTGRES names no database with the extension")
+    if name == "sqlite-vec" and not hasattr(sqlite3.Connection, "enable_load_extension"):
+        pytest.skip("this sqlite3 loads no extensions")
     monkeypatch.chdir(tmp_path)
     _, _, text = GUIDE.read_text(encoding="utf-8").partition(f"\n## {name}\n")
     section = text.partition("\n## ")[0]

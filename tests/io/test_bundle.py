@@ -37,7 +37,7 @@ def small(path, value=1, **others):
 
 
 @given(members=MEMBERS, info=st.dictionaries(st.text(), JSON, max_size=3), name=st.text())
-def test_what_is_written_is_read_back(members, info, name, tmp_path_factory):
+def test_written_values_are_read_back(members, info, name, tmp_path_factory):
     path = tmp_path_factory.mktemp("bundles") / "b.acqh"
     write_bundle(path, kind="test", name=name, info=info, arrays=members)
     assert kind_of(path) == "test"
@@ -47,33 +47,33 @@ def test_what_is_written_is_read_back(members, info, name, tmp_path_factory):
         assert (bundle.name, bundle.info, bundle.version) == (name, info, 1)
         assert set(bundle.members) == set(members)
         for member, arrays in members.items():
-            found = bundle.arrays(member)
-            assert set(found) == set(arrays)
+            result = bundle.arrays(member)
+            assert set(result) == set(arrays)
             for key, array in arrays.items():
-                np.testing.assert_array_equal(found[key], array)
-                assert found[key].dtype == array.dtype.newbyteorder("<")
-                assert found[key].flags.aligned
-                assert not found[key].flags.writeable
+                np.testing.assert_array_equal(result[key], array)
+                assert result[key].dtype == array.dtype.newbyteorder("<")
+                assert result[key].flags.aligned
+                assert not result[key].flags.writeable
 
 
 def test_members_are_safetensors_files_others_can_read(tmp_path):
     arrays = {"a": np.arange(5, dtype=np.uint8), "b": np.eye(3), "c": np.zeros((0, 4), np.int16)}
     write_bundle(tmp_path / "b", kind="test", arrays={"one": arrays})
     (file,) = (tmp_path / "b").glob("*.safetensors")
-    found = load_file(file)
-    assert set(found) == set(arrays)
+    result = load_file(file)
+    assert set(result) == set(arrays)
     for name, array in arrays.items():
-        np.testing.assert_array_equal(found[name], array)
-        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(result[name], array)
+        assert result[name].dtype == array.dtype
 
 
 def test_arrays_in_any_memory_order_are_written_row_by_row(tmp_path):
     base = np.random.default_rng(0).normal(size=(2000, 700))
     arrays = {"fortran": np.asfortranarray(base), "strided": base[::3, ::-2], "rows": base[5:]}
     write_bundle(tmp_path / "b", kind="test", arrays={"one": arrays})
-    found = read_bundle(tmp_path / "b", verify=True).arrays("one")
+    result = read_bundle(tmp_path / "b", verify=True).arrays("one")
     for name, array in arrays.items():
-        np.testing.assert_array_equal(found[name], array)
+        np.testing.assert_array_equal(result[name], array)
 
 
 def test_mapped_arrays_outlive_a_save_over_their_bundle(tmp_path):
@@ -84,7 +84,7 @@ def test_mapped_arrays_outlive_a_save_over_their_bundle(tmp_path):
     assert old.tolist() == [1, 1, 1]
 
 
-def test_a_bundle_may_be_saved_over_itself_from_its_own_mapped_arrays(tmp_path):
+def test_a_bundle_may_be_overwritten_from_its_mapped_arrays(tmp_path):
     path = small(tmp_path / "b", 7)
     for _ in range(3):
         bundle = read_bundle(path)
@@ -99,7 +99,7 @@ def test_equal_members_share_one_file(tmp_path):
     assert read_bundle(tmp_path / "b", verify=True).arrays("two")["x"].tolist() == [0, 1, 2, 3]
 
 
-def test_saving_removes_what_it_replaces_and_leftovers_but_nothing_else(tmp_path):
+def test_saving_removes_replaced_files_and_leftovers_only(tmp_path):
     path = small(tmp_path / "b", 1)
     (path / "notes.txt").write_text("mine")
     (path / "model.safetensors").write_text("mine too")
@@ -119,7 +119,7 @@ def test_a_killed_first_save_does_not_block_the_next(tmp_path):
 
 
 @pytest.mark.parametrize("foreign", ["notes.txt", "manifest.json", "model.safetensors"])
-def test_a_directory_with_other_things_in_it_is_refused_untouched(tmp_path, foreign):
+def test_a_directory_with_other_files_is_rejected_and_unchanged(tmp_path, foreign):
     (tmp_path / foreign).write_text('{"format": "something else"}')
     with pytest.raises(FileExistsError, match="other files"):
         small(tmp_path)
@@ -141,17 +141,17 @@ def test_a_missing_bundle_is_a_file_not_found_error(tmp_path, make):
             function(tmp_path / "b")
 
 
-def test_asking_for_another_kind_is_refused(tmp_path):
+def test_loading_as_another_kind_is_rejected(tmp_path):
     with pytest.raises(InvalidInputError, match="'model'"):
         read_bundle(small(tmp_path / "b"), kind="model")
 
 
-def test_a_member_that_is_not_there_is_an_error(tmp_path):
+def test_a_missing_member_is_an_error(tmp_path):
     with pytest.raises(CorruptBundleError, match="'codes'"):
         read_bundle(small(tmp_path / "b")).arrays("codes")
 
 
-def test_a_newer_version_says_so(tmp_path):
+def test_a_newer_version_is_reported(tmp_path):
     path = small(tmp_path / "b")
     fields = json.loads((path / "manifest.json").read_text())
     (path / "manifest.json").write_text(json.dumps(fields | {"version": 2}))
@@ -181,9 +181,7 @@ def test_a_newer_version_says_so(tmp_path):
         ({"name": None}, "name"),
     ],
 )  # fmt: skip
-def test_what_a_bundle_cannot_hold_is_refused_before_anything_is_written(
-    tmp_path, changes, message
-):
+def test_unsupported_values_are_rejected_before_anything_is_written(tmp_path, changes, message):
     with pytest.raises(InvalidInputError, match=message):
         write_bundle(tmp_path / "b", **({"kind": "test", "arrays": {}} | changes))
     assert not (tmp_path / "b").exists()
@@ -225,7 +223,7 @@ def test_a_reader_overtaken_by_a_save_reads_the_newer_bundle(tmp_path, monkeypat
 
 @pytest.mark.skipif(os.name != "posix", reason="links and pipes of POSIX systems")
 @pytest.mark.parametrize("which", ["manifest.json", "*.safetensors"])
-def test_links_and_pipes_in_a_bundle_are_refused_without_waiting(tmp_path, which):
+def test_links_and_pipes_in_a_bundle_are_rejected_without_waiting(tmp_path, which):
     path = small(tmp_path / "b")
     (file,) = path.glob(which)
     file.rename(tmp_path / "away")

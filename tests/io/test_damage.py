@@ -1,4 +1,4 @@
-"""Bundles that are not what they say: never a crash, never memory beyond the file's own size."""
+"""Damaged bundles: no crash, and no memory beyond the size of the file."""
 
 import hashlib
 import json
@@ -85,24 +85,24 @@ def test_small_members_are_verified_on_every_opening(tmp_path):
     arrays = {"small": {"x": np.zeros(100, np.uint8)}, "large": {"x": np.zeros(300_000, np.uint8)}}
     write_bundle(tmp_path / "b", kind="test", arrays=arrays)
     for file in (tmp_path / "b").glob("*.safetensors"):
-        whole = file.read_bytes()
-        file.write_bytes(whole[:-1] + b"x")
-        if len(whole) < 1000:
+        full = file.read_bytes()
+        file.write_bytes(full[:-1] + b"x")
+        if len(full) < 1000:
             with pytest.raises(CorruptBundleError, match="SHA-256"):
                 read_bundle(tmp_path / "b")
         else:
             assert read_bundle(tmp_path / "b").arrays("large")["x"][-1] == ord("x")
-        file.write_bytes(whole)
+        file.write_bytes(full)
 
 
 @pytest.mark.parametrize("which", ["manifest.json", "*.safetensors"])
 def test_files_cut_short_or_grown_are_detected_on_opening(path, which):
     file = min(path.glob(which))
-    whole = file.read_bytes()
-    file.write_bytes(whole + b"\x01")
+    full = file.read_bytes()
+    file.write_bytes(full + b"\x01")
     with pytest.raises(CorruptBundleError):
         read_bundle(path)
-    for length in reversed(range(len(whole))):
+    for length in reversed(range(len(full))):
         os.truncate(file, length)
         with pytest.raises(CorruptBundleError):
             read_bundle(path)
@@ -151,7 +151,7 @@ def test_members_swapped_or_missing_are_reported_each(path):
         lambda f: f["members"].update({str(i): f["members"]["one"] for i in range(300)}),
     ],
 )
-def test_manifests_that_are_wrong_but_well_summed_are_refused(path, change):
+def test_wrong_manifests_with_valid_checksums_are_rejected(path, change):
     rewrite_manifest(path, change)
     with pytest.raises(CorruptBundleError):
         read_bundle(path)
@@ -170,7 +170,7 @@ def test_manifests_that_are_wrong_but_well_summed_are_refused(path, change):
                     "info": {"x": float("inf")}, "manifest_sha256": ""}).encode(),
     ],
 )  # fmt: skip
-def test_hostile_manifests_are_refused(path, content):
+def test_hostile_manifests_are_rejected(path, content):
     (path / "manifest.json").write_bytes(content)
     with pytest.raises(CorruptBundleError):
         read_bundle(path)
@@ -221,7 +221,7 @@ def entry(dtype="U8", shape=(4,), start=0, stop=4):
         member({"x": None}, b"1234"),
     ],
 )
-def test_hostile_members_are_refused(content):
+def test_hostile_members_are_rejected(content):
     with pytest.raises(CorruptBundleError, match="here"):
         member_arrays(content, "here")
 

@@ -1,4 +1,4 @@
-"""scikit-learn's own model selection works on methods, with paired data as X."""
+"""scikit-learn's model selection works on methods, with paired data as X."""
 
 import tracemalloc
 from unittest.mock import create_autospec
@@ -63,9 +63,9 @@ def test_a_score_takes_two_thousand_queries_a_view_and_bounded_memory():
 
 def test_a_score_in_blocks_of_queries_is_that_of_all_at_once(monkeypatch):
     model = acqh.ACQH(4, n_codebooks=2, random_state=0).fit(DATA)
-    whole = model.score(DATA)
+    full = model.score(DATA)
     monkeypatch.setattr("acqh.methods.base._MAX_SCORES", 3 * len(DATA))
-    assert model.score(DATA) == pytest.approx(whole, rel=1e-12)
+    assert model.score(DATA) == pytest.approx(full, rel=1e-12)
 
 
 def test_a_mock_specified_by_the_class_has_the_methods_of_scikit_learn():

@@ -29,7 +29,7 @@ def test_every_registered_class_has_its_place_in_the_table():
     assert {name for name, of in entered.items() if ".baselines." in of} <= registry.CLASSES.keys()
 
 
-def test_loading_acqh_imports_no_rival(tmp_path):
+def test_importing_acqh_imports_no_baseline(tmp_path):
     data = acqh.make_multiview(40, random_state=0)
     acqh.ACQH(4, n_codebooks=1, codebook_size=4).fit(data).save(tmp_path / "model")
     script = (
@@ -40,7 +40,7 @@ def test_loading_acqh_imports_no_rival(tmp_path):
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-def test_an_unknown_name_lists_the_known_ones():
+def test_the_error_for_an_unknown_name_lists_the_valid_ones():
     with pytest.raises(InvalidInputError, match=r"'nope'; there are: .*label-ridge"):
         acqh.methods.get("nope")
 
@@ -73,10 +73,18 @@ def test_a_method_without_all_its_parts_cannot_be_made():
         acqh.methods.BaseMethod()
 
 
-def test_every_class_of_the_registry_can_be_imported_by_its_own_name():
+def test_every_registered_class_can_be_imported_by_name():
     for name in acqh.methods.list():
         cls = acqh.methods.get(name)
         assert cls.__name__ in acqh.methods.__all__
         assert getattr(acqh.methods, cls.__name__) is cls
     with pytest.raises(AttributeError, match="no attribute 'Nope'"):
         _ = acqh.methods.Nope
+
+
+def test_methods_are_listed_by_status():
+    by_status = {name: acqh.methods.get(name).info.status for name in acqh.methods.list()}
+    for status in ("authors' code", "paper", "reconstructed"):
+        assert acqh.methods.list(status) == [n for n in by_status if by_status[n] == status]
+    with pytest.raises(InvalidInputError, match="status"):
+        acqh.methods.list("own")

@@ -1,4 +1,4 @@
-"""Methods in bundles, beyond what every method must do."""
+"""Methods in bundles: cases beyond the contract of all methods."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def rewrite(path, change):
     write_bundle(path, kind=bundle.kind, info=info, arrays={"fitted": arrays})
 
 
-def test_feature_maps_of_every_form_come_back(data, tmp_path):
+def test_feature_maps_of_every_form_are_restored(data, tmp_path):
     forms = [
         None,
         "bias",
@@ -50,7 +50,7 @@ def test_feature_maps_of_every_form_come_back(data, tmp_path):
             )
 
 
-def test_view_names_that_contain_each_other_are_told_apart(data, tmp_path):
+def test_view_names_that_contain_each_other_are_distinguished(data, tmp_path):
     views = {"a": data.views["image"], "a/0": data.views["text"], "0": data.views["text"]}
     method = LabelRidge(feature_maps="unit_norm").fit(views, data.labels)
     method.save(tmp_path)
@@ -61,7 +61,7 @@ def test_view_names_that_contain_each_other_are_told_apart(data, tmp_path):
         )
 
 
-def test_what_cannot_be_stored_is_refused_and_nothing_is_written(data, tmp_path):
+def test_unsupported_values_are_rejected_and_nothing_is_written(data, tmp_path):
     method = LabelRidge(feature_maps=QuantileTransformer(n_quantiles=5)).fit(data)
     with pytest.raises(InvalidInputError, match="a QuantileTransformer cannot be stored"):
         method.save(tmp_path / "never")
@@ -122,13 +122,13 @@ def forget_the_parameters(info, arrays):
         forget_the_parameters,
     ],
 )
-def test_a_bundle_that_is_no_whole_method_is_refused(saved, change):
+def test_an_incomplete_bundle_of_a_method_is_rejected(saved, change):
     rewrite(saved, change)
     with pytest.raises(CorruptBundleError):
         load_method(saved)
 
 
-def test_a_bundle_of_another_kind_is_refused(tmp_path):
+def test_a_bundle_of_another_kind_is_rejected(tmp_path):
     write_bundle(tmp_path, kind="numbers", arrays={})
     with pytest.raises(InvalidInputError, match="not a model"):
         load_method(tmp_path)

@@ -1,4 +1,4 @@
-"""Against other people's implementations, on rankings that both define alike."""
+"""Comparison with other implementations on rankings that both define equally."""
 
 import ir_measures
 import numpy as np

@@ -21,24 +21,24 @@ def block():
 @pytest.mark.parametrize("cutoff", [None, 1, 13])
 def test_every_dtype_that_holds_the_scores_gives_the_same(block, cutoff, ties):
     scores, relevant = block
-    whole = average_precision(scores, relevant, cutoff=cutoff, ties=ties)
+    full = average_precision(scores, relevant, cutoff=cutoff, ties=ties)
     for dtype in ("u1", "i1", "u2", "i2", "u4", "i4", "u8", "f2", "f4", "f8"):
-        found = average_precision(scores.astype(dtype), relevant, cutoff=cutoff, ties=ties)
-        np.testing.assert_array_equal(found, whole)
+        result = average_precision(scores.astype(dtype), relevant, cutoff=cutoff, ties=ties)
+        np.testing.assert_array_equal(result, full)
     smallest_first = average_precision(
         4 - scores, relevant, cutoff=cutoff, ties=ties, kind="distances"
     )
-    np.testing.assert_array_equal(smallest_first, whole)
+    np.testing.assert_array_equal(smallest_first, full)
 
 
 def test_layout_in_memory_and_form_of_relevance_do_not_matter(block):
     scores, relevant = block
-    whole = average_precision(scores, relevant)
+    full = average_precision(scores, relevant)
     np.testing.assert_array_equal(
-        average_precision(np.asfortranarray(scores), relevant[:, ::-1][:, ::-1]), whole
+        average_precision(np.asfortranarray(scores), relevant[:, ::-1][:, ::-1]), full
     )
     for form in (relevant.astype(int), relevant.astype(float), relevant.tolist()):
-        np.testing.assert_array_equal(average_precision(scores.tolist(), form), whole)
+        np.testing.assert_array_equal(average_precision(scores.tolist(), form), full)
 
 
 def test_input_is_left_untouched(block):
@@ -72,8 +72,8 @@ def test_without_a_cutoff_the_denominators_agree(block):
 def test_a_cutoff_beyond_the_database_means_all_of_it(block):
     for cutoff in (40, 41, 10**12):
         for denominator in ("hits", "cutoff", "all"):
-            found = average_precision(*block, cutoff=cutoff, denominator=denominator)
-            np.testing.assert_array_equal(found, average_precision(*block))
+            result = average_precision(*block, cutoff=cutoff, denominator=denominator)
+            np.testing.assert_array_equal(result, average_precision(*block))
     np.testing.assert_array_equal(precision_at(*block, 41), precision_at(*block, 40))
 
 
@@ -116,21 +116,21 @@ def test_queries_without_relevant_items_are_nan_and_skipped_or_counted_zero(bloc
     scores, relevant = block
     values = average_precision(scores, relevant)
     assert np.flatnonzero(np.isnan(values)).tolist() == [3]
-    kept = np.delete(values, 3)
-    assert mean_average_precision(scores, relevant) == pytest.approx(kept.mean())
+    remaining = np.delete(values, 3)
+    assert mean_average_precision(scores, relevant) == pytest.approx(remaining.mean())
     zero = mean_average_precision(scores, relevant, empty="zero")
-    assert zero == pytest.approx(kept.sum() / 20)
+    assert zero == pytest.approx(remaining.sum() / 20)
 
 
 def test_a_query_with_its_hits_beyond_the_cutoff_counts_as_zero_not_as_empty():
     for denominator in ("hits", "cutoff", "all"):
-        found = mean_average_precision(
+        result = mean_average_precision(
             [3, 2, 1], [False, False, True], cutoff=2, denominator=denominator
         )
-        assert found == 0.0
+        assert result == 0.0
 
 
-def test_a_ranking_gives_what_scores_in_that_order_give(block):
+def test_a_ranking_and_scores_in_that_order_give_the_same_result(block):
     scores, relevant = block
     ranking = np.argsort(-scores, axis=1, kind="stable")
     for dtype in (np.int32, np.int64, np.uint64):
@@ -145,10 +145,10 @@ def test_a_ranking_gives_what_scores_in_that_order_give(block):
 def test_a_ranking_cut_short_holds_the_hits_it_lists():
     relevant = [[True, False, True, True]] * 2
     ranking = [[2, 1, 0], [1, -1, -1]]
-    found = average_precision(ranking, relevant, kind="ranking", denominator="all")
-    np.testing.assert_allclose(found, [(1 + 2 / 3) / 3, 0.0])
-    found = average_precision(ranking, relevant, kind="ranking", denominator="hits")
-    np.testing.assert_allclose(found, [(1 + 2 / 3) / 2, 0.0])
+    result = average_precision(ranking, relevant, kind="ranking", denominator="all")
+    np.testing.assert_allclose(result, [(1 + 2 / 3) / 3, 0.0])
+    result = average_precision(ranking, relevant, kind="ranking", denominator="hits")
+    np.testing.assert_allclose(result, [(1 + 2 / 3) / 2, 0.0])
     np.testing.assert_allclose(precision_at(ranking, relevant, 4, kind="ranking"), [2 / 4, 0.0])
 
 
@@ -183,18 +183,18 @@ SCORES, RELEVANT = [[3.0, 2.0, 1.0]], [[True, False, True]]
         ([[0, 0]], RELEVANT, {"kind": "ranking"}, "query 0 lists an item twice"),
     ],
 )
-def test_input_that_cannot_be_ranked_is_refused(scores, relevant, options, message):
+def test_input_that_cannot_be_ranked_is_rejected(scores, relevant, options, message):
     with pytest.raises(InvalidInputError, match=message):
         average_precision(scores, relevant, **options)
 
 
-def test_sparse_input_is_refused():
+def test_sparse_input_is_rejected():
     sparse = sp.csr_array(np.eye(3))
     with pytest.raises(InvalidInputError, match="dense"):
         average_precision(np.eye(3), sparse)
 
 
-def test_a_mean_over_no_query_is_refused():
+def test_a_mean_over_no_query_is_rejected():
     with pytest.raises(InvalidInputError, match="relevant"):
         mean_average_precision([[1, 2]], [[False, False]])
     assert mean_average_precision([[1, 2]], [[False, False]], empty="zero") == 0.0
@@ -203,6 +203,6 @@ def test_a_mean_over_no_query_is_refused():
 
 
 @pytest.mark.parametrize("top_n", [0, [], [1, 0], 1.5])
-def test_precision_at_nothing_is_refused(top_n):
+def test_precision_at_zero_is_rejected(top_n):
     with pytest.raises(InvalidInputError, match="top_n"):
         precision_at(SCORES, RELEVANT, top_n)

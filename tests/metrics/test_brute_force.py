@@ -1,4 +1,4 @@
-"""Every expectation over ties, against the mean over all orders written out one by one."""
+"""Expectations over ties, compared with the mean over all orders."""
 
 import itertools
 
@@ -53,14 +53,14 @@ def test_average_precision_is_the_mean_over_tie_orders_for_every_small_ranking(d
     for scores in compositions(5):
         rows = np.tile(scores, (len(patterns), 1))
         for cutoff in range(1, 6):
-            found = average_precision(rows, patterns, cutoff=cutoff, denominator=denominator)
+            result = average_precision(rows, patterns, cutoff=cutoff, denominator=denominator)
             expected = [
                 mean_over_rankings(
                     scores, p, lambda r, k=cutoff: plain_average_precision(r, k, denominator)
                 )
                 for p in patterns
             ]
-            np.testing.assert_allclose(found, expected, rtol=1e-14, atol=1e-15)
+            np.testing.assert_allclose(result, expected, rtol=1e-14, atol=1e-15)
 
 
 small_rankings = st.integers(1, 7).flatmap(
@@ -76,14 +76,14 @@ small_rankings = st.integers(1, 7).flatmap(
 def test_average_precision_is_the_mean_over_tie_orders(ranking, denominator):
     scores, grades, cutoff = ranking
     relevant = [grade > 1 for grade in grades]
-    found = average_precision(scores, relevant, cutoff=cutoff, denominator=denominator)
+    result = average_precision(scores, relevant, cutoff=cutoff, denominator=denominator)
     if not any(relevant):
-        assert np.isnan(found)
+        assert np.isnan(result)
         return
     expected = mean_over_rankings(
         scores, relevant, lambda ranked: plain_average_precision(ranked, cutoff, denominator)
     )
-    assert found == pytest.approx(expected, rel=1e-13)
+    assert result == pytest.approx(expected, rel=1e-13)
 
 
 @given(small_rankings)
@@ -92,8 +92,8 @@ def test_precision_and_recall_at_each_rank_are_means_over_tie_orders(ranking):
     relevant = [grade > 1 for grade in grades]
     ranks = np.arange(1, len(scores) + 1)
     hits = mean_over_rankings(scores, relevant, np.cumsum)
-    found = precision_at(scores, relevant, ranks)
-    np.testing.assert_allclose(found, hits / ranks, rtol=1e-13)
+    result = precision_at(scores, relevant, ranks)
+    np.testing.assert_allclose(result, hits / ranks, rtol=1e-13)
     if any(relevant):
         curve = precision_recall_curve(scores, relevant)
         np.testing.assert_allclose(curve.precision, hits / ranks, rtol=1e-13)
@@ -106,12 +106,12 @@ def test_stable_ties_keep_database_order(ranking, denominator):
     relevant = [grade > 1 for grade in grades]
     order = sorted(range(len(scores)), key=lambda item: -scores[item])
     ranked = [relevant[item] for item in order]
-    found = average_precision(
+    result = average_precision(
         scores, relevant, cutoff=cutoff, denominator=denominator, ties="stable"
     )
     if any(relevant):
-        assert found == pytest.approx(
+        assert result == pytest.approx(
             plain_average_precision(ranked, cutoff, denominator), rel=1e-13
         )
     else:
-        assert np.isnan(found)
+        assert np.isnan(result)

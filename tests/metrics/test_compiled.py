@@ -1,4 +1,4 @@
-"""Each compiled loop beside a NumPy twin."""
+"""Each compiled loop, compared with a NumPy reference."""
 
 import math
 from fractions import Fraction
@@ -75,28 +75,28 @@ def test_tie_blocks_count_and_add_up_equal_keys(separate):
     np.testing.assert_array_equal(hits[:n_blocks], np.bincount(group, relevant[order]))
 
 
-def twin_average_precision(sizes, hits, n_relevant, cutoff, denominator):
+def reference_average_precision(sizes, hits, n_relevant, cutoff, denominator):
     """Spread each block over its places; condition on the hits above a cut-off that splits one."""
     if n_relevant == 0:
         return np.nan
     before = np.cumsum(sizes) - sizes
-    whole = before + sizes <= cutoff
-    total = sum(map(block_sum, before[whole], (np.cumsum(hits) - hits)[whole], sizes[whole],
-                    hits[whole], sizes[whole]))  # fmt: skip
-    found = int(hits[whole].sum())
-    split = np.flatnonzero((before < cutoff) & ~whole)
+    full = before + sizes <= cutoff
+    total = sum(map(block_sum, before[full], (np.cumsum(hits) - hits)[full], sizes[full],
+                    hits[full], sizes[full]))  # fmt: skip
+    result = int(hits[full].sum())
+    split = np.flatnonzero((before < cutoff) & ~full)
     if denominator != kernels.DIVIDE_BY_HITS:
         for b in split:
-            total += block_sum(before[b], found, sizes[b], hits[b], cutoff - before[b])
+            total += block_sum(before[b], result, sizes[b], hits[b], cutoff - before[b])
         at_cutoff = denominator == kernels.DIVIDE_BY_CUTOFF
         return total / (min(cutoff, n_relevant) if at_cutoff else n_relevant)
     if split.size == 0:
-        return total / found if found else 0.0
+        return total / result if result else 0.0
     (b,) = split
     places = cutoff - before[b]
     h = np.arange(max(0, places - sizes[b] + hits[b]), min(places, hits[b]) + 1)
     ratios = [
-        (total + block_sum(before[b], found, places, k, places)) / max(found + k, 1) for k in h
+        (total + block_sum(before[b], result, places, k, places)) / max(result + k, 1) for k in h
     ]
     return hypergeom(sizes[b], hits[b], places).pmf(h) @ ratios
 
@@ -108,13 +108,13 @@ def block_sum(seen, found, size, hit, places):
 
 
 @given(st.integers(1, 12), st.integers(0, 2**32 - 1), st.integers(0, 2))
-def test_average_precision_of_blocks_agrees_with_its_twin(n_blocks, seed, denominator):
+def test_average_precision_of_blocks_agrees_with_the_reference(n_blocks, seed, denominator):
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 30, n_blocks).astype(np.int32)
     hits = rng.integers(0, sizes, endpoint=True).astype(np.int32)
     cutoff = int(rng.integers(1, sizes.sum(), endpoint=True))
     arguments = sizes, hits, int(hits.sum()), cutoff, denominator
-    expected = twin_average_precision(*arguments)
+    expected = reference_average_precision(*arguments)
     assert kernels.average_precision(*arguments) == pytest.approx(expected, rel=1e-11, nan_ok=True)
 
 
@@ -122,18 +122,18 @@ def test_average_precision_of_blocks_agrees_with_its_twin(n_blocks, seed, denomi
     ("size", "hit", "cutoff"), [(200, 60, 90), (184_577, 20_000, 50), (184_577, 3, 100)]
 )
 def test_a_split_block_divided_by_hits_is_exact_in_rational_numbers(size, hit, cutoff):
-    def given_hits(h):
+    def expectation_given_hits(h):
         step = Fraction(h - 1, cutoff - 1)
         return sum((1 + i * step) / (i + 1) for i in range(cutoff)) / cutoff
 
     exact = sum(
         Fraction(math.comb(hit, h) * math.comb(size - hit, cutoff - h), math.comb(size, cutoff))
-        * given_hits(h)
+        * expectation_given_hits(h)
         for h in range(1, min(hit, cutoff) + 1)
     )
     sizes, hits = np.array([[size], [hit]], dtype=np.int32)
-    found = kernels.average_precision(sizes, hits, hit, cutoff, kernels.DIVIDE_BY_HITS)
-    assert found == pytest.approx(float(exact), rel=1e-13)
+    result = kernels.average_precision(sizes, hits, hit, cutoff, kernels.DIVIDE_BY_HITS)
+    assert result == pytest.approx(float(exact), rel=1e-13)
 
 
 def test_a_split_of_a_very_large_block_does_not_underflow():
@@ -144,13 +144,13 @@ def test_a_split_of_a_very_large_block_does_not_underflow():
         300,
         kernels.DIVIDE_BY_HITS,
     )
-    expected = twin_average_precision(*arguments)
+    expected = reference_average_precision(*arguments)
     assert kernels.average_precision(*arguments) == pytest.approx(expected, rel=1e-9)
     # A cut-off one short of the end hides one item, hit or not: both cases by hand.
     sizes, hits = np.array([[100_000], [40_000]], dtype=np.int32)
-    found = kernels.average_precision(sizes, hits, 40_000, 99_999, kernels.DIVIDE_BY_HITS)
+    result = kernels.average_precision(sizes, hits, 40_000, 99_999, kernels.DIVIDE_BY_HITS)
     cases = [block_sum(0, 0, 99_999, h, 99_999) / h for h in (39_999, 40_000)]
-    assert found == pytest.approx(0.4 * cases[0] + 0.6 * cases[1], rel=1e-12)
+    assert result == pytest.approx(0.4 * cases[0] + 0.6 * cases[1], rel=1e-12)
 
 
 @given(st.integers(1, 8), st.integers(1, 60), st.integers(0, 2**32 - 1))
@@ -160,6 +160,6 @@ def test_hits_by_rank_agree_with_their_twin(n_blocks, n_ranks, seed):
     hits = rng.integers(0, sizes, endpoint=True).astype(np.int32)
     by_place = np.repeat(hits / sizes, sizes)[:n_ranks]
     padded = np.append(by_place, np.zeros(n_ranks - len(by_place)))
-    found = np.empty(n_ranks)
-    kernels.fill_hits_by_rank(sizes, hits, found)
-    np.testing.assert_allclose(found, padded.cumsum(), rtol=1e-12)
+    result = np.empty(n_ranks)
+    kernels.fill_hits_by_rank(sizes, hits, result)
+    np.testing.assert_allclose(result, padded.cumsum(), rtol=1e-12)

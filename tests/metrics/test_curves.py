@@ -32,7 +32,7 @@ def block():
 
 @pytest.mark.parametrize("empty", ["skip", "zero"])
 @pytest.mark.parametrize("denominator", ["hits", "cutoff", "all"])
-def test_blocks_of_queries_give_what_the_whole_gives(block, denominator, empty):
+def test_blocks_of_queries_give_the_result_of_all_queries(block, denominator, empty):
     distances, relevant = block
     metrics = RetrievalMetrics(
         (None, 5, 100), top_n=(1, 7, 50), curve=True, denominator=denominator, empty=empty,
@@ -88,7 +88,7 @@ def test_the_curve_of_short_rankings_ends_where_they_end():
     np.testing.assert_allclose(result.precision, [0.25])
 
 
-def test_a_refused_block_leaves_the_figures_as_they_were(block):
+def test_a_rejected_block_leaves_the_results_unchanged(block):
     distances, relevant = block
     metrics = RetrievalMetrics(top_n=(3,), kind="distances").update(*block)
     before = metrics.result()
@@ -113,12 +113,12 @@ def test_a_refused_block_leaves_the_figures_as_they_were(block):
         ({"kind": "none"}, "kind"),
     ],
 )
-def test_unknown_choices_are_refused_at_once(options, message):
+def test_unknown_choices_are_rejected_at_once(options, message):
     with pytest.raises(InvalidInputError, match=message):
         RetrievalMetrics(**options)
 
 
-def test_figures_without_a_query_are_refused():
+def test_results_without_a_query_are_rejected():
     with pytest.raises(InvalidInputError, match="no query was given"):
         RetrievalMetrics().result()
     with pytest.raises(InvalidInputError, match="relevant"):
@@ -148,8 +148,8 @@ def test_interpolation_follows_its_definition():
 def radius_oracle(distances, relevant, *, average, no_result, empty):
     """Compute both averages from their definitions, a radius at a time."""
     if empty == "skip":
-        kept = relevant.any(axis=1)
-        distances, relevant = distances[kept], relevant[kept]
+        has_relevant = relevant.any(axis=1)
+        distances, relevant = distances[has_relevant], relevant[has_relevant]
     nothing = 0.0 if no_result == "zero" else np.nan
     precision, recall = [], []
     for radius in range(N_BITS + 1):
@@ -198,6 +198,6 @@ def test_queries_that_are_all_empty_have_recall_zero_where_they_are_counted():
         ([[0, 1]], {"empty": "one"}, "'skip', 'zero'"),
     ],
 )
-def test_distances_that_are_not_hamming_are_refused(distances, options, message):
+def test_distances_that_are_not_hamming_are_rejected(distances, options, message):
     with pytest.raises(InvalidInputError, match=message):
         precision_recall_by_radius(distances, [[True, False]], **{"n_bits": N_BITS, **options})

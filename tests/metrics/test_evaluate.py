@@ -1,4 +1,4 @@
-"""Figures of search results equal those of the rankings they hold."""
+"""Results of search results equal those of their rankings."""
 
 import numpy as np
 import pytest
@@ -16,24 +16,24 @@ def a_result(ids, counts=None):
 
 
 @pytest.mark.parametrize("kind", ["numbers", "texts"])
-def test_figures_by_id_equal_those_by_row(kind):
+def test_results_by_id_equal_those_by_row(kind):
     rng = np.random.default_rng(0)
     labels, queries = rng.integers(0, 2, (40, 5)), rng.integers(0, 2, (6, 5))
     rows = np.stack([rng.permutation(40)[:12] for _ in range(6)])
     ids = rng.permutation(1000)[:40]
     if kind == "texts":
         ids = np.array([f"item {number}" for number in ids])
-    found = evaluate(a_result(ids[rows]), queries, labels, ids=ids, cutoffs=(5, 12), top_n=(3,))
+    result = evaluate(a_result(ids[rows]), queries, labels, ids=ids, cutoffs=(5, 12), top_n=(3,))
     relevant = relevance(queries, labels)
     for cutoff in (5, 12):
         expected = mean_average_precision(rows, relevant, cutoff=cutoff, kind="ranking")
-        assert found.mean_average_precision[cutoff] == pytest.approx(expected)
-    assert found.precision[0] == pytest.approx(np.take_along_axis(relevant, rows, 1)[:, :3].mean())
+        assert result.mean_average_precision[cutoff] == pytest.approx(expected)
+    assert result.precision[0] == pytest.approx(np.take_along_axis(relevant, rows, 1)[:, :3].mean())
 
 
 def test_row_numbers_are_the_ids_and_the_lists_the_cutoff_by_default():
-    found = evaluate(a_result([[1, 0]]), [{"a"}], [{"b"}, {"a"}])
-    assert found.mean_average_precision == {2: 1.0}
+    result = evaluate(a_result([[1, 0]]), [{"a"}], [{"b"}, {"a"}])
+    assert result.mean_average_precision == {2: 1.0}
 
 
 def test_a_printed_result_has_the_means_but_not_a_number_for_every_query():
@@ -44,9 +44,9 @@ def test_a_printed_result_has_the_means_but_not_a_number_for_every_query():
 
 
 def test_places_beyond_the_count_are_not_read():
-    found = evaluate(a_result([[2, -1]], [1]), [0], [0, 1, 0], cutoffs=(2,))
+    result = evaluate(a_result([[2, -1]], [1]), [0], [0, 1, 0], cutoffs=(2,))
     expected = average_precision([[2, -1]], [[1, 0, 1]], cutoff=2, kind="ranking")
-    assert found.average_precision[2] == pytest.approx(expected)
+    assert result.average_precision[2] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_places_beyond_the_count_are_not_read():
         ({"query_labels": [0, 1]}, "of 1 queries, but 2"),
     ],
 )
-def test_what_does_not_fit_the_result_is_refused(changes, message):
-    given = {"query_labels": [0], "database_labels": [0, 1, 0]} | changes
+def test_labels_that_do_not_fit_the_result_are_rejected(changes, message):
+    arguments = {"query_labels": [0], "database_labels": [0, 1, 0]} | changes
     with pytest.raises(InvalidInputError, match=message):
-        evaluate(a_result([[1, 0]]), **given)
+        evaluate(a_result([[1, 0]]), **arguments)
 
 
 def test_a_real_search_is_measured_by_ids():
@@ -71,8 +71,8 @@ def test_a_real_search_is_measured_by_ids():
     model = acqh.ACQH(8, random_state=0).fit(train.views, train.labels)
     index = acqh.CodeIndex(model.codebooks_).add(model.encode(labels=train.labels), ids=train.ids)
     hits = index.search(model.project(query.views["text"], view="text"), k=180)
-    found = evaluate(hits, query.labels, train.labels, ids=train.ids, cutoffs=(180,))
+    result = evaluate(hits, query.labels, train.labels, ids=train.ids, cutoffs=(180,))
     rows = np.searchsorted(train.ids, hits.ids)  # ids of a split rise
     relevant = relevance(query.labels, train.labels)
     expected = mean_average_precision(rows, relevant, kind="ranking")
-    assert found.mean_average_precision[180] == pytest.approx(expected)
+    assert result.mean_average_precision[180] == pytest.approx(expected)

@@ -1,4 +1,4 @@
-"""Recall of indexes of others and of ours, against exact search."""
+"""Recall of acqh indexes and others, compared with exact search."""
 
 import tracemalloc
 from typing import Any
@@ -31,25 +31,25 @@ def test_exact_answers_have_recall_one_under_their_metric(metric: str) -> None:
 def test_recall_is_the_share_of_the_best_that_is_found() -> None:
     answers = np.argsort(-SCORES["ip"], axis=1)[:, :10]
     answers[:, 5:] = np.argsort(SCORES["ip"], axis=1)[:, :5]
-    found = recall(answers, ITEMS, QUERIES, k=(1, 10))
-    assert found.recall == {1: 1.0, 10: 0.5}
-    assert found.seconds_per_query is None
+    result = recall(answers, ITEMS, QUERIES, k=(1, 10))
+    assert result.recall == {1: 1.0, 10: 0.5}
+    assert result.seconds_per_query is None
 
 
-def test_items_may_come_in_chunks_and_have_ids() -> None:
+def test_items_may_be_chunks_and_have_ids() -> None:
     ids = np.array([f"i{n}" for n in range(400)])
     answers = ids[np.argsort(-SCORES["ip"], axis=1)[:, :10]]
     chunks = (ITEMS[start : start + 70] for start in range(0, 400, 70))
     assert recall(answers, chunks, QUERIES, ids=ids).recall == {10: 1.0}
 
 
-def test_an_index_of_ours_says_time_and_bytes() -> None:
+def test_an_acqh_index_reports_time_and_bytes() -> None:
     index = CodeIndex(RNG.normal(size=(1, 16, 6)).astype(np.float32))
     index.add(np.arange(400)[:, None] % 16)
-    found = recall(index, ITEMS, QUERIES)
-    assert 0 < found.recall[10] < 1
-    assert found.bytes_per_item == index.memory_bytes / 400
-    assert found.seconds_per_query > 0
+    result = recall(index, ITEMS, QUERIES)
+    assert 0 < result.recall[10] < 1
+    assert result.bytes_per_item == index.memory_bytes / 400
+    assert result.seconds_per_query > 0
 
 
 def test_an_index_of_faiss() -> None:
@@ -75,19 +75,19 @@ def test_an_index_of_usearch() -> None:
     usearch = pytest.importorskip("usearch.index")
     index = usearch.Index(ndim=6, metric="ip", dtype="f32")
     index.add(np.arange(400), ITEMS)
-    found = recall(index, ITEMS, QUERIES)
-    assert found.recall[10] > 0.9
-    assert found.bytes_per_item > 0
+    result = recall(index, ITEMS, QUERIES)
+    assert result.recall[10] > 0.9
+    assert result.bytes_per_item > 0
 
 
-def test_known_neighbours_are_taken() -> None:
+def test_precomputed_neighbours_are_used() -> None:
     truth = np.argsort(-SCORES["ip"], axis=1)[:, :10]
     assert recall(truth, ITEMS, QUERIES, truth=truth).recall == {10: 1.0}
     with pytest.raises(InvalidInputError, match="k=11"):
         recall(truth, ITEMS, QUERIES, k=11, truth=truth)
 
 
-def test_what_cannot_be_compared_is_refused() -> None:
+def test_inputs_that_do_not_fit_are_rejected() -> None:
     with pytest.raises(InvalidInputError, match="dimensions"):
         recall(np.zeros((20, 10)), ITEMS, QUERIES[:, :3])
     with pytest.raises(InvalidInputError, match="answers"):
@@ -192,9 +192,9 @@ def test_memory_does_not_grow_with_queries_times_items() -> None:
     answers = np.tile(np.arange(10), (10_000, 1))
     tracemalloc.start()
     try:
-        found = recall(answers, items, queries)
+        result = recall(answers, items, queries)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert found.n_queries == 10_000
+    assert result.n_queries == 10_000
     assert peak < 100e6

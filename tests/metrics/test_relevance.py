@@ -18,15 +18,15 @@ def test_relevant_items_share_a_label_in_every_mix_of_forms(labels):
     for make_queries in (np.asarray, sp.csr_array, sp.csc_matrix):
         for make_database in (np.asarray, sp.csr_matrix):
             pair = make_queries(queries), make_database(database)
-            found = relevance(*pair)
-            assert found.dtype == np.bool_
-            np.testing.assert_array_equal(found, counts > 0)
+            result = relevance(*pair)
+            assert result.dtype == np.bool_
+            np.testing.assert_array_equal(result, counts > 0)
 
 
 def test_relevance_is_unchanged_by_block_size(labels, monkeypatch):
-    whole = relevance(*labels)
+    full = relevance(*labels)
     monkeypatch.setitem(relevance.__globals__, "_PAIRS_AT_ONCE", 60)
-    np.testing.assert_array_equal(relevance(*labels), whole)
+    np.testing.assert_array_equal(relevance(*labels), full)
 
 
 def test_class_ids_and_sets_are_matched_by_name_not_by_position():
@@ -56,6 +56,6 @@ def test_items_without_labels_are_relevant_to_nothing():
         ([[1, 0]], [1, 0], "same form"),
     ],
 )
-def test_labels_that_do_not_fit_are_refused(queries, database, message):
+def test_labels_that_do_not_fit_are_rejected(queries, database, message):
     with pytest.raises(LabelError, match=message):
         relevance(queries, database)

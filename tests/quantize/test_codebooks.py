@@ -36,7 +36,9 @@ def weighted_error(targets, weights, codes, codebooks):
 
 
 @shapes
-def test_decoding_is_the_sum_of_chosen_words(seed, n_items, n_codebooks, n_words, n_components):
+def test_decoding_is_the_sum_of_the_selected_codewords(
+    seed, n_items, n_codebooks, n_words, n_components
+):
     _, _, codes, codebooks = make_problem(seed, n_items, n_codebooks, n_words, n_components)
     expected = indicator(codes, n_words) @ codebooks.reshape(-1, n_components)
     np.testing.assert_allclose(decode(codes, codebooks), expected, atol=1e-12)
@@ -50,8 +52,8 @@ def test_least_squares_codebooks_reach_the_lowest_error(
         seed, n_items, n_codebooks, n_words, n_components
     )
     before = weighted_error(targets, weights, codes, codebooks)
-    found = least_squares_codebooks(targets, weights, codes, codebooks)
-    after = weighted_error(targets, weights, codes, found)
+    result = least_squares_codebooks(targets, weights, codes, codebooks)
+    after = weighted_error(targets, weights, codes, result)
     root = np.sqrt(weights)[:, np.newaxis]
     design = root * indicator(codes, n_words)
     best = np.linalg.lstsq(design, root * targets, rcond=None)[0]
@@ -91,30 +93,32 @@ def test_enough_steps_reach_least_squares(seed, n_items, n_codebooks, n_words, n
 
 
 @shapes
-def test_a_ridge_holds_words_where_they_were(seed, n_items, n_codebooks, n_words, n_components):
+def test_a_ridge_keeps_codewords_near_their_values(
+    seed, n_items, n_codebooks, n_words, n_components
+):
     targets, _, codes, codebooks = make_problem(seed, n_items, n_codebooks, n_words, n_components)
     towards, weights = codebooks + 1.0, np.ones(n_items)
-    found = improve_codebooks(
+    result = improve_codebooks(
         targets, weights, codes, codebooks, n_steps=200, ridge=2.0, towards=towards
     )
     design = indicator(codes, n_words)
     gram = design.T @ design + 2.0 * np.eye(n_codebooks * n_words)
-    wanted = towards.reshape(-1, n_components)
-    expected = np.linalg.solve(gram, design.T @ targets + 2.0 * wanted)
-    np.testing.assert_allclose(found.reshape(expected.shape), expected, atol=1e-6)
+    target = towards.reshape(-1, n_components)
+    expected = np.linalg.solve(gram, design.T @ targets + 2.0 * target)
+    np.testing.assert_allclose(result.reshape(expected.shape), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("solve", [least_squares_codebooks, improve_codebooks])
 @shapes
-def test_words_without_weight_keep_their_value(
+def test_codewords_without_weight_keep_their_value(
     solve, seed, n_items, n_codebooks, n_words, n_components
 ):
     targets, weights, codes, codebooks = make_problem(
         seed, n_items, n_codebooks, n_words, n_components
     )
-    found = solve(targets, weights, codes, codebooks)
+    result = solve(targets, weights, codes, codebooks)
     used = (weights @ indicator(codes, n_words) > 0).reshape(n_codebooks, n_words)
-    np.testing.assert_array_equal(found[~used], codebooks[~used])
+    np.testing.assert_array_equal(result[~used], codebooks[~used])
 
 
 @shapes

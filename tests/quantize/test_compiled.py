@@ -1,4 +1,4 @@
-"""Compiled loops against those in NumPy, and both against the plainest words for the same."""
+"""Compiled loops, compared with NumPy and with definitions."""
 
 import subprocess
 import sys
@@ -86,7 +86,7 @@ def test_beams_are_the_cheapest_beginnings(
 
 @both
 @problems
-def test_codes_are_improved_word_by_word(
+def test_codes_are_improved_codebook_by_codebook(
     run, seed, n_codebooks, n_words, n_components, dtype, width
 ):
     linear, pairs = whole_number_problem(seed, n_codebooks, n_words, n_components, dtype)
@@ -115,7 +115,7 @@ def test_every_loop_gives_the_same_to_the_bit(
     tables = code_search.code_tables(words)
     weights = rng.random(n_items)
     codes = rng.integers(0, n_words, (n_items, n_codebooks)).astype(np.uint8)
-    found = []
+    result = []
     for run in (plain, compiled):
         linear = tables.linear(targets, run)
         beams = beams_of(run, linear, tables.pairs, 3)
@@ -124,8 +124,8 @@ def test_every_loop_gives_the_same_to_the_bit(
         sums, product = np.zeros((2, n_codebooks, n_words, n_components))
         run.sum_rows(targets, weights, codes, sums)
         run.normal_product(codes, weights, words.astype(np.float64), product)
-        found.append([linear, beams.codes, beams.costs, better, sums, product])
-    for one, other in zip(*found, strict=True):
+        result.append([linear, beams.codes, beams.costs, better, sums, product])
+    for one, other in zip(*result, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -135,11 +135,11 @@ def test_codes_are_the_same_with_and_without_compiled_loops(search, monkeypatch)
     words = rng.normal(size=(4, 64, 7)).astype(np.float32)
     targets, start = rng.normal(size=(600, 7)), rng.integers(64, size=(600, 4)).astype(np.uint8)
     for begin in (None, start):
-        found = []
+        result = []
         for run in (plain, compiled):
             monkeypatch.setattr(code_search, "loops", lambda *_, run=run: run)
-            found.append(search_codes(targets, words, search=search, start=begin))
-        np.testing.assert_array_equal(*found)
+            result.append(search_codes(targets, words, search=search, start=begin))
+        np.testing.assert_array_equal(*result)
 
 
 @both
@@ -175,14 +175,14 @@ def test_distances_of_more_points_than_a_block_shrink_to_those_of_a_new_one(run)
     points, weights, closest = rng.normal(size=(2500, 3)), rng.random(2500), 4 * rng.random(2500)
     shrunk, errors, columns = np.empty((2, 2500)), np.empty(2), np.ascontiguousarray(points.T)
     run.shrink_distances(columns, np.array([7, 2000]), closest, weights, shrunk, errors)
-    for centre, found, error in zip((7, 2000), shrunk, errors, strict=True):
+    for centre, result, error in zip((7, 2000), shrunk, errors, strict=True):
         distances = np.square(points - points[centre]).sum(axis=1)
-        np.testing.assert_array_equal(found, np.minimum(distances, closest))
-        assert error == np.cumsum(weights * found)[-1]
+        np.testing.assert_array_equal(result, np.minimum(distances, closest))
+        assert error == np.cumsum(weights * result)[-1]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_nearest_word_is_the_first_of_those_at_the_least_distance(dtype):
+def test_ties_go_to_the_first_of_the_nearest_codewords(dtype):
     rng = np.random.default_rng(0)
     points, words = (rng.integers(-3, 4, (n, 2)).astype(dtype) for n in (5000, 16))
     expected = np.square(points[:, None] - words).sum(axis=2).argmin(axis=1)
@@ -203,7 +203,7 @@ def test_ordered_bits_order_as_their_floats(dtype):
     assert [compiled._ordered(key(value), top, sign) for value in keys] == bits.tolist()
 
 
-def test_little_data_is_trained_and_coded_without_a_compiler():
+def test_small_data_are_fitted_and_encoded_without_a_compiler():
     script = (
         "import sys, numpy as np\n"
         "from acqh.quantize import AdditiveQuantizer\n"

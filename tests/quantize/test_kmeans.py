@@ -27,7 +27,7 @@ def make_clusters(seed=0, n_items=60):
     return points, rng.uniform(0.5, 2.0, n_items)
 
 
-def test_words_are_a_fixed_point_of_lloyds_steps():
+def test_centroids_are_a_fixed_point_of_lloyds_steps():
     points, weights = make_clusters()
     words, codes = weighted_kmeans(points, weights, 4, np.random.default_rng(0), max_iter=50)
     np.testing.assert_allclose(lloyd(points, weights, words, 3), words, atol=1e-12)
@@ -42,7 +42,9 @@ def test_words_are_a_fixed_point_of_lloyds_steps():
     n_words=st.integers(1, 20),
     n_components=st.integers(1, 3),
 )
-def test_more_words_than_distinct_points_leave_no_error(seed, n_distinct, n_words, n_components):
+def test_more_centroids_than_distinct_points_leave_no_error(
+    seed, n_distinct, n_words, n_components
+):
     rng = np.random.default_rng(seed)
     points = rng.integers(-3, 4, (n_distinct, n_components)).astype(float)
     points = points[rng.integers(0, n_distinct, 30)]
@@ -56,14 +58,14 @@ def test_more_words_than_distinct_points_leave_no_error(seed, n_distinct, n_word
         assert len(unused) >= n_words - distinct
 
 
-def test_words_left_over_are_zero():
+def test_unused_centroids_are_zero():
     points = np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0]])
     words, codes = weighted_kmeans(points, np.ones(3), 5, np.random.default_rng(0))
     assert not words[2:].any()
     np.testing.assert_array_equal(words[codes], points)
 
 
-def test_points_without_weight_do_not_move_words():
+def test_points_without_weight_do_not_move_centroids():
     points, weights = make_clusters()
     far = np.concatenate([points, np.full((5, 2), 1e6)])
     masked = np.concatenate([weights, np.zeros(5)])
@@ -72,14 +74,14 @@ def test_points_without_weight_do_not_move_words():
     np.testing.assert_allclose(others, words, atol=1e-9)
 
 
-def test_a_word_that_loses_its_points_moves_to_the_worst_one():
+def test_a_centroid_that_loses_its_points_moves_to_the_worst_one():
     points = np.array([[0.0], [0.0], [1.0], [10.0]])
     words, codes = weighted_kmeans(points, np.ones(4), 3, np.random.default_rng(0))
     assert sorted(words.ravel().tolist()) == [0.0, 1.0, 10.0]
     np.testing.assert_array_equal(words[codes], points)
 
 
-def test_the_same_generator_state_gives_the_same_words():
+def test_the_same_generator_state_gives_the_same_centroids():
     points, weights = make_clusters()
     first = weighted_kmeans(points, weights, 8, np.random.default_rng(5))
     second = weighted_kmeans(points, weights, 8, np.random.default_rng(5))

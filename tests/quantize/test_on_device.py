@@ -34,11 +34,11 @@ def test_codes_of_tensors_equal_those_of_arrays(device, search, n_codebooks, n_w
         tensors = [torch.from_numpy(each).to(device) for each in arrays]
         on_device = None if metric is None else torch.from_numpy(metric).to(device)
         expected = search_codes(*arrays, search=search, metric=metric)
-        found = search_codes(*tensors, search=search, metric=on_device)
-        assert found.device.type == device
-        assert found.dtype == torch.uint8
+        result = search_codes(*tensors, search=search, metric=on_device)
+        assert result.device.type == device
+        assert result.dtype == torch.uint8
         # Rounding may settle a tie differently in single precision.
-        assert np.mean(np.any(found.cpu().numpy() != expected, axis=1)) <= 0.01
+        assert np.mean(np.any(result.cpu().numpy() != expected, axis=1)) <= 0.01
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -55,8 +55,8 @@ def test_codes_do_not_depend_on_the_size_of_vectors(device, exponent):
 @pytest.mark.parametrize("device", DEVICES)
 def test_blocks_of_rows_change_no_code(device):
     targets, codebooks = (torch.from_numpy(each).to(device) for each in make_problem(2))
-    whole = search_codes(targets, codebooks)
-    assert torch.equal(whole, search_codes(targets, codebooks, max_memory=1 << 16))
+    full = search_codes(targets, codebooks)
+    assert torch.equal(full, search_codes(targets, codebooks, max_memory=1 << 16))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -65,16 +65,16 @@ def test_no_code_is_worse_than_the_one_it_starts_from(device):
     start = np.random.default_rng(4).integers(0, 16, size=(300, 4)).astype(np.uint8)
     expected = search_codes(targets, codebooks, search="icm", start=start)
     tensors = [torch.from_numpy(each).to(device) for each in (targets, codebooks, start)]
-    found = search_codes(*tensors[:2], search="icm", start=tensors[2])
-    assert np.array_equal(found.cpu().numpy(), expected)
+    result = search_codes(*tensors[:2], search="icm", start=tensors[2])
+    assert np.array_equal(result.cpu().numpy(), expected)
 
 
-def test_too_little_memory_for_a_row_is_refused():
+def test_too_little_memory_for_a_row_is_rejected():
     with pytest.raises(InvalidInputError, match="100"):
         list(row_blocks(3, 100, 99))
 
 
-def test_a_device_that_is_not_there_is_refused():
+def test_a_missing_device_is_rejected():
     absent = "xpu" if torch.cuda.is_available() else "cuda"
     with pytest.raises(DeviceError, match="device"):
         check_device(absent)

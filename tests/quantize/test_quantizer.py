@@ -8,6 +8,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from acqh.errors import InvalidInputError, NotFittedError
+from acqh.index import CodeIndex
 from acqh.quantize import AdditiveQuantizer, quantization_errors, search_codes
 
 
@@ -25,7 +26,7 @@ def test_scikit_learn_contract_holds(estimator, check):
 
 
 @pytest.mark.parametrize("ridge", [None, 0, 2.5])
-def test_what_was_learnt_survives_json(ridge):
+def test_a_fitted_quantizer_survives_json(ridge):
     quantizer = make_quantizer(ridge=ridge).fit(make_rows())
     info, arrays = quantizer.to_state()
     again = AdditiveQuantizer.from_state(json.loads(json.dumps(info, allow_nan=False)), arrays)
@@ -43,7 +44,7 @@ def test_encode_is_the_code_search_with_the_fitted_codebooks():
     np.testing.assert_array_equal(quantizer.inverse_transform(expected), quantizer.decode(expected))
 
 
-def test_codes_given_as_start_only_get_better():
+def test_initial_codes_are_only_improved():
     rows = make_rows()
     quantizer = make_quantizer(beam_width=1).fit(rows)
     start = search_codes(rows, quantizer.codebooks_, beam_width=16)
@@ -80,7 +81,7 @@ def test_float32_codes_are_as_good_as_float64_codes():
 @pytest.mark.parametrize("n_codebooks", [1, 16])
 @pytest.mark.parametrize("codebook_size", [2, 16, 256])
 @pytest.mark.parametrize("n_components", [1, 3])
-def test_every_size_in_range_works_with_fewer_rows_than_words(
+def test_every_valid_size_works_with_fewer_rows_than_codewords(
     n_codebooks, codebook_size, n_components
 ):
     rows = make_rows(12, n_components)
@@ -103,14 +104,14 @@ def test_it_can_be_cloned_and_put_in_a_pipeline():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_codebooks": 17}, "n_codebooks"),
+        ({"n_codebooks": 65}, "n_codebooks"),
         ({"codebook_size": 257}, "codebook_size"),
         ({"codebook_size": 1}, "codebook_size"),
         ({"beam_width": 0}, "beam_width"),
         ({"ridge": -1.0}, "ridge"),
     ],
 )
-def test_settings_out_of_range_are_refused(settings, message):
+def test_settings_out_of_range_are_rejected(settings, message):
     with pytest.raises(InvalidInputError, match=message):
         make_quantizer(**settings).fit(make_rows())
 
@@ -124,7 +125,7 @@ def test_settings_out_of_range_are_refused(settings, message):
         (np.ones(299), "300"),
     ],
 )
-def test_weights_that_cannot_be_used_are_refused(weights, message):
+def test_weights_that_cannot_be_used_are_rejected(weights, message):
     with pytest.raises(InvalidInputError, match=message):
         make_quantizer().fit(make_rows(), sample_weight=weights)
 
@@ -147,13 +148,13 @@ def test_a_row_that_is_not_finite_is_named():
         (np.zeros((2, 3)), "whole numbers"),
     ],
 )
-def test_codes_that_cannot_be_decoded_are_refused(codes, message):
+def test_codes_that_cannot_be_decoded_are_rejected(codes, message):
     quantizer = make_quantizer().fit(make_rows())
     with pytest.raises(InvalidInputError, match=message):
         quantizer.decode(codes)
 
 
-def test_an_unfitted_quantizer_says_so():
+def test_an_unfitted_quantizer_raises():
     with pytest.raises(NotFittedError, match="fit"):
         make_quantizer().decode([[0, 0, 0]])
 
@@ -172,15 +173,15 @@ def test_a_power_of_two_in_all_rows_changes_no_code(exponent, dtype):
 def test_many_codebooks_keep_codes_that_a_search_from_scratch_does_not_find():
     rows = np.random.default_rng(0).normal(size=(300, 12))
     quantizer = AdditiveQuantizer(12, 16, beam_width=8, ridge=0.0, random_state=0).fit(rows)
-    kept, found = (
+    kept, result = (
         quantization_errors(rows, codes, quantizer.codebooks_).sum()
         for codes in (quantizer.training_codes_, quantizer.encode(rows))
     )
-    assert kept < 0.8 * found
+    assert kept < 0.8 * result
     assert quantizer.history_[-1] == pytest.approx(kept)
 
 
-def test_more_codebooks_are_searched_by_a_wider_beam_unless_one_is_given():
+def test_more_codebooks_widen_the_default_beam():
     rows = np.random.default_rng(0).normal(size=(400, 6))
     for n_codebooks, width in ((4, 8), (5, 16)):
         quantizer = AdditiveQuantizer(n_codebooks, 8, random_state=0).fit(rows)
@@ -192,9 +193,9 @@ def test_more_rows_than_are_trained_on_are_drawn_and_all_are_encoded():
     rows = np.random.default_rng(0).normal(size=(900, 4)).astype(np.float32)
     quantizer = AdditiveQuantizer(2, 8, n_train=300, random_state=0).fit(rows)
     assert quantizer.training_codes_.shape == (900, 2)
-    whole = AdditiveQuantizer(2, 8, random_state=0).fit(rows)
-    assert not np.array_equal(quantizer.codebooks_, whole.codebooks_)
-    errors = [np.square(rows - q.decode(q.training_codes_)).mean() for q in (quantizer, whole)]
+    full = AdditiveQuantizer(2, 8, random_state=0).fit(rows)
+    assert not np.array_equal(quantizer.codebooks_, full.codebooks_)
+    errors = [np.square(rows - q.decode(q.training_codes_)).mean() for q in (quantizer, full)]
     assert errors[1] < errors[0] < 1.3 * errors[1]
 
 
@@ -227,3 +228,27 @@ def test_the_relative_error_is_that_of_the_codes():
 def test_an_unknown_keyword_of_fit_suggests_the_nearest():
     with pytest.raises(TypeError, match="did you mean 'queries'"):
         AdditiveQuantizer().fit(np.ones((3, 2)), query=np.ones((1, 2)))
+
+
+def test_more_than_16_codebooks_are_trained_in_groups():
+    rows = np.random.default_rng(0).normal(size=(800, 32)).astype(np.float32)
+    quantizers = [AdditiveQuantizer(n, 4, random_state=0).fit(rows) for n in (16, 24, 64)]
+    errors = [quantizer.relative_error(rows) for quantizer in quantizers]
+    assert errors[1] < 0.8 * errors[0]
+    assert errors[2] < 0.5 * errors[1]
+    largest = quantizers[-1]
+    codes = largest.encode(rows, start=largest.training_codes_)
+    index = CodeIndex(largest.codebooks_).add(codes)
+    hits, scores = index.search(rows[:9], 20), rows[:9] @ largest.decode(codes).T
+    np.testing.assert_allclose(hits.scores, -np.sort(-scores, axis=1)[:, :20], rtol=1e-4)
+
+
+def test_codes_of_several_groups_to_start_from_stay_unless_others_are_better():
+    rows = np.random.default_rng(0).normal(size=(300, 8))
+    quantizer = AdditiveQuantizer(18, 3, random_state=0).fit(rows)
+    start = quantizer.training_codes_
+    errors = [
+        np.square(rows - quantizer.decode(codes)).sum(axis=1)
+        for codes in (start, quantizer.encode(rows, start=start))
+    ]
+    assert (errors[1] <= errors[0] + 1e-12).all()

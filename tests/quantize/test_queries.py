@@ -1,4 +1,4 @@
-"""Quantizers for many items, and for the queries that come."""
+"""Quantizers for many items, and query-aware quantizers."""
 
 import itertools
 
@@ -46,8 +46,8 @@ def make_quantizer(**settings):
 def recall(quantizer, items, queries):
     """Recall@10 by inner product."""
     decoded = quantizer.decode(quantizer.encode(items))
-    best, found = (np.argsort(-queries @ each.T, axis=1)[:, :10] for each in (items, decoded))
-    return np.mean([len({*a} & {*b}) / 10 for a, b in zip(best, found, strict=True)])
+    best, result = (np.argsort(-queries @ each.T, axis=1)[:, :10] for each in (items, decoded))
+    return np.mean([len({*a} & {*b}) / 10 for a, b in zip(best, result, strict=True)])
 
 
 def beam_twin(target, codebooks, beam_width, n_best):
@@ -77,18 +77,18 @@ def best_codes(items, codebooks, n_best, *, beam_width, dtype=np.float64):
 def test_the_best_codes_are_those_of_the_twin(beam_width, n_best):
     items = make_items(20)
     codebooks = np.random.default_rng(2).normal(size=(3, 6, N_COMPONENTS))
-    found = best_codes(items, codebooks, n_best, beam_width=beam_width)
+    result = best_codes(items, codebooks, n_best, beam_width=beam_width)
     expected = [beam_twin(item, codebooks, beam_width, n_best) for item in items]
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(result, expected)
 
 
-def test_a_beam_as_wide_as_all_codes_finds_the_best_there_are():
+def test_a_beam_as_wide_as_all_codes_finds_the_optimum():
     items = make_items(10)
     codebooks = np.random.default_rng(2).normal(size=(2, 3, N_COMPONENTS))
-    found = best_codes(items, codebooks, 99, beam_width=99)
-    assert found.shape == (10, 9, 2)
+    result = best_codes(items, codebooks, 99, beam_width=99)
+    assert result.shape == (10, 9, 2)
     codes = np.array(list(itertools.product(range(3), repeat=2)))
-    for item, best in zip(items, found, strict=True):
+    for item, best in zip(items, result, strict=True):
         errors = np.square(item - decode(codes, codebooks)).sum(axis=1)
         np.testing.assert_array_equal(best, codes[np.argsort(errors)])
 
@@ -96,11 +96,11 @@ def test_a_beam_as_wide_as_all_codes_finds_the_best_there_are():
 def test_the_best_codes_do_not_depend_on_threads():
     items = make_items(5000)
     codebooks = np.random.default_rng(2).normal(size=(2, 8, N_COMPONENTS))
-    found = []
+    result = []
     for n_threads in (1, 2):
         with limit_threads(n_threads):
-            found.append(best_codes(items, codebooks, 3, beam_width=4))
-    np.testing.assert_array_equal(*found)
+            result.append(best_codes(items, codebooks, 3, beam_width=4))
+    np.testing.assert_array_equal(*result)
 
 
 def test_means_of_a_sample_are_about_as_good_as_those_of_all():
@@ -174,7 +174,7 @@ def test_the_state_that_is_kept_is_the_best_of_the_history():
 
 
 @pytest.mark.parametrize("along_beams", [False, True])
-def test_the_same_seed_gives_the_same_fit_whatever_the_threads(along_beams):
+def test_the_same_seed_gives_the_same_fit_with_any_number_of_threads(along_beams):
     items, fits = make_items(5000), []
     for n_threads in (1, 2):
         rng = np.random.default_rng(0)
@@ -188,7 +188,7 @@ def test_the_same_seed_gives_the_same_fit_whatever_the_threads(along_beams):
     np.testing.assert_array_equal(fits[0].codes, fits[1].codes)
 
 
-def test_the_root_turns_the_metric_into_the_plain_one():
+def test_the_root_turns_the_metric_into_the_euclidean_one():
     queries, items = make_queries(), make_items(50)
     root = metric_root(second_moment(queries), 0.2)
     metric = 0.8 * second_moment(queries) + 0.2 * np.eye(N_COMPONENTS)
@@ -196,33 +196,35 @@ def test_the_root_turns_the_metric_into_the_plain_one():
     np.testing.assert_allclose((items @ root.forward) @ root.back, items, atol=1e-8)
 
 
-def test_told_what_queries_look_like_it_finds_more_for_them():
+def test_sample_queries_raise_the_recall():
     items, queries = make_items(), make_queries()
     new = make_queries(seed=9)
     plain = make_quantizer().fit(items)
-    told = make_quantizer().fit(items, queries=queries)
-    assert told.shrinkage_ < 1
-    assert recall(told, items, new) > recall(plain, items, new) + 0.1
-    errors = [np.square(new @ (items - q.decode(q.encode(items))).T).mean() for q in (plain, told)]
+    query_aware = make_quantizer().fit(items, queries=queries)
+    assert query_aware.shrinkage_ < 1
+    assert recall(query_aware, items, new) > recall(plain, items, new) + 0.1
+    errors = [
+        np.square(new @ (items - q.decode(q.encode(items))).T).mean() for q in (plain, query_aware)
+    ]
     assert errors[1] < 0.6 * errors[0]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_where_queries_see_all_directions_alike_it_is_not_worse(seed):
+def test_isotropic_queries_do_not_lower_the_recall(seed):
     items, queries = make_items(), make_items(400, seed=seed + 10)
     new = make_items(400, seed=seed + 20)
     plain = recall(make_quantizer().fit(items), items, new)
-    told = recall(make_quantizer().fit(items, queries=queries), items, new)
-    assert told > plain - 0.02
+    query_aware = recall(make_quantizer().fit(items, queries=queries), items, new)
+    assert query_aware > plain - 0.02
 
 
-def test_where_the_plain_metric_is_chosen_the_quantizer_is_the_plain_one():
+def test_with_the_euclidean_metric_the_quantizer_equals_the_default_one():
     items = make_items()
     plain = make_quantizer().fit(items)
-    told = make_quantizer().fit(items, queries=make_items(400, seed=10))
-    assert told.shrinkage_ == 1.0
-    assert told.metric_ is None
-    np.testing.assert_array_equal(plain.codebooks_, told.codebooks_)
+    query_aware = make_quantizer().fit(items, queries=make_items(400, seed=10))
+    assert query_aware.shrinkage_ == 1.0
+    assert query_aware.metric_ is None
+    np.testing.assert_array_equal(plain.codebooks_, query_aware.codebooks_)
 
 
 @pytest.mark.parametrize(("make", "is_plain"), [(make_queries, False), (make_items, True)])
@@ -299,7 +301,7 @@ def test_directions_that_no_query_sees_do_not_blow_up():
 
 
 @pytest.mark.parametrize("queries", [np.zeros((40, N_COMPONENTS)), np.ones((1, N_COMPONENTS))])
-def test_queries_that_say_nothing_leave_the_plain_metric(queries):
+def test_uninformative_queries_keep_the_euclidean_metric(queries):
     assert make_quantizer().fit(make_items(300), queries=queries).shrinkage_ == 1.0
 
 
@@ -313,7 +315,7 @@ def test_queries_that_say_nothing_leave_the_plain_metric(queries):
         ([["a"] * N_COMPONENTS], "matrix"),
     ],
 )
-def test_queries_that_cannot_be_used_are_refused(queries, message):
+def test_queries_that_cannot_be_used_are_rejected(queries, message):
     with pytest.raises(InvalidInputError, match=message):
         make_quantizer().fit(make_items(100), queries=queries)
 

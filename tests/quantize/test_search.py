@@ -54,7 +54,7 @@ def greedy_by_residuals(targets, codebooks):
 
 
 @given(seed=seeds, n_codebooks=st.integers(1, 6), n_components=st.integers(1, 5))
-def test_greedy_takes_the_nearest_word_of_each_residual(seed, n_codebooks, n_components):
+def test_greedy_selects_the_nearest_codeword_of_each_residual(seed, n_codebooks, n_components):
     targets, codebooks = make_problem(
         seed, n_codebooks=n_codebooks, n_words=7, n_components=n_components
     )
@@ -75,12 +75,12 @@ def test_a_beam_as_wide_as_all_codes_finds_the_best_in_any_metric(seed, rank):
     targets, codebooks = make_problem(seed)
     metric = make_metric(seed, 4, rank)
     codes = search_codes(targets, codebooks, search="beam", beam_width=125, metric=metric)
-    found = costs_in_metric(targets, codebooks, codes, metric)
-    np.testing.assert_allclose(found, best_costs(targets, codebooks, metric), atol=1e-9)
+    result = costs_in_metric(targets, codebooks, codes, metric)
+    np.testing.assert_allclose(result, best_costs(targets, codebooks, metric), atol=1e-9)
 
 
 @given(seed=seeds, search=st.sampled_from(["icm", "beam+icm"]))
-def test_icm_ends_where_no_single_word_is_better(seed, search):
+def test_icm_ends_at_a_coordinatewise_minimum(seed, search):
     targets, codebooks = make_problem(seed, n_words=8)
     codes = search_codes(targets, codebooks, search=search, beam_width=2)
     errors = quantization_errors(targets, codes, codebooks)
@@ -120,7 +120,7 @@ def test_a_code_as_good_as_the_start_does_not_replace_it():
 
 @settings(max_examples=20)
 @given(seed=seeds)
-def test_the_metric_of_a_factor_is_the_plain_search_in_its_image(seed):
+def test_search_with_a_metric_factor_equals_euclidean_search_in_its_image(seed):
     targets, codebooks = make_problem(seed)
     factor = np.random.default_rng(seed).normal(size=(4, 6))
     plain = search_codes(targets @ factor, codebooks @ factor, search="beam")
@@ -142,13 +142,13 @@ def test_float32_keeps_its_digits_far_from_the_origin():
     codes = search_codes(targets, codebooks)
     away = codebooks.copy()
     away[0] += 5000.0
-    found = search_codes(targets + 5000.0, away.astype(np.float32))
-    assert np.mean(np.any(found != codes, axis=1)) < 0.02
+    result = search_codes(targets + 5000.0, away.astype(np.float32))
+    assert np.mean(np.any(result != codes, axis=1)) < 0.02
 
 
 @pytest.mark.parametrize("n_codebooks", [1, 2, 16])
 @pytest.mark.parametrize("n_words", [1, 2, 17, 256])
-def test_every_size_gives_words_that_exist(n_codebooks, n_words):
+def test_every_size_gives_valid_codes(n_codebooks, n_words):
     targets, codebooks = make_problem(0, 5, n_codebooks, n_words, 1)
     codes = search_codes(targets, codebooks)
     assert codes.shape == (5, n_codebooks)
@@ -169,14 +169,14 @@ def test_the_sorted_or_strided_layout_of_inputs_does_not_matter():
     np.testing.assert_array_equal(search_codes(targets, strided), codes)
 
 
-def test_an_unknown_search_is_refused():
+def test_an_unknown_search_is_rejected():
     targets, codebooks = make_problem(0)
     with pytest.raises(ValueError, match="greedy, beam, icm"):
         search_codes(targets, codebooks, search="best")
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_words_far_larger_than_those_of_the_first_codebook_do_not_overflow(search):
+def test_very_large_codewords_of_later_codebooks_do_not_overflow(search):
     codebooks = np.zeros((2, 2, 3), dtype=np.float32)
     codebooks[1, 1] = 1e25
     targets = np.full((1, 3), 1e25, dtype=np.float32)

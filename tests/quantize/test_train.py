@@ -42,20 +42,20 @@ def test_the_error_never_rises_and_is_that_of_the_codes(
     rng = np.random.default_rng(seed)
     targets = rng.normal(size=(n_items, n_components)).round(1)
     weights = rng.integers(0, 3, n_items) + 0.5
-    found = fit(targets, weights, n_codebooks, codebook_size, seed, search=search, max_iter=4)
-    assert np.isfinite(found.codebooks).all()
-    assert found.codebooks.shape == (n_codebooks, codebook_size, n_components)
-    assert found.codes.max() < codebook_size
-    assert np.all(np.diff(found.history) <= 0)
-    error = weights @ quantization_errors(targets, found.codes, found.codebooks)
-    assert found.history[-1] == pytest.approx(error, abs=1e-12)
+    result = fit(targets, weights, n_codebooks, codebook_size, seed, search=search, max_iter=4)
+    assert np.isfinite(result.codebooks).all()
+    assert result.codebooks.shape == (n_codebooks, codebook_size, n_components)
+    assert result.codes.max() < codebook_size
+    assert np.all(np.diff(result.history) <= 0)
+    error = weights @ quantization_errors(targets, result.codes, result.codebooks)
+    assert result.history[-1] == pytest.approx(error, abs=1e-12)
 
 
 @pytest.mark.parametrize(("n_components", "share"), [(8, 5e-5), (23, 1e-5)])
-def test_label_targets_are_coded_almost_without_error(n_components, share):
+def test_label_targets_are_quantized_almost_without_error(n_components, share):
     targets, counts = label_targets(n_sets=2500, n_components=n_components)
-    found = fit(targets, counts, n_codebooks=4, codebook_size=256)
-    assert found.history[-1] < share * spread(targets, counts)
+    result = fit(targets, counts, n_codebooks=4, codebook_size=256)
+    assert result.history[-1] < share * spread(targets, counts)
 
 
 def test_sweeps_end_far_below_the_residual_start():
@@ -65,35 +65,35 @@ def test_sweeps_end_far_below_the_residual_start():
         words, codes = weighted_kmeans(left, counts, 16, rng)
         left -= words[codes]
     start = counts @ np.square(left).sum(axis=1)
-    found = fit(targets, counts, n_codebooks=4, codebook_size=16)
-    assert found.history[-1] < 0.5 * start
+    result = fit(targets, counts, n_codebooks=4, codebook_size=16)
+    assert result.history[-1] < 0.5 * start
 
 
-def test_no_more_targets_than_words_need_one_codebook():
+def test_one_codebook_suffices_for_as_many_targets_as_codewords():
     targets = np.random.default_rng(0).normal(size=(10, 3))
-    found = fit(targets, n_codebooks=4, codebook_size=16)
-    assert not found.codebooks[1:].any()
-    assert not found.codes[:, 1:].any()
-    np.testing.assert_allclose(decode(found.codes, found.codebooks), targets, atol=1e-12)
+    result = fit(targets, n_codebooks=4, codebook_size=16)
+    assert not result.codebooks[1:].any()
+    assert not result.codes[:, 1:].any()
+    np.testing.assert_allclose(decode(result.codes, result.codebooks), targets, atol=1e-12)
 
 
 def test_equal_targets_get_equal_codes():
     targets, counts = label_targets(n_sets=200)
     rows = np.repeat(np.arange(len(targets)), 2)
-    found = fit(targets[rows], counts[rows], n_codebooks=3, codebook_size=8)
-    again = search_codes(targets[rows], found.codebooks)
+    result = fit(targets[rows], counts[rows], n_codebooks=3, codebook_size=8)
+    again = search_codes(targets[rows], result.codebooks)
     np.testing.assert_array_equal(again[::2], again[1::2])
 
 
 @pytest.mark.parametrize("value", [0.0, 7.5])
 def test_constant_targets_are_exact(value):
     targets = np.full((20, 3), value)
-    found = fit(targets)
-    np.testing.assert_allclose(decode(found.codes, found.codebooks), targets, atol=1e-12)
-    assert len(found.history) >= 1
+    result = fit(targets)
+    np.testing.assert_allclose(decode(result.codes, result.codebooks), targets, atol=1e-12)
+    assert len(result.history) >= 1
 
 
-def test_targets_far_from_the_origin_are_coded_as_well_as_others():
+def test_targets_far_from_the_origin_are_quantized_as_well_as_others():
     targets, counts = label_targets(n_sets=400)
     near = fit(targets, counts, n_codebooks=3, codebook_size=16)
     far = fit(targets + 1e6, counts, n_codebooks=3, codebook_size=16)
@@ -104,9 +104,9 @@ def test_more_components_than_rank_change_nothing():
     targets, counts = label_targets(n_sets=300, n_components=4)
     wide = np.concatenate([targets, np.zeros((len(targets), 3))], axis=1)
     narrow = fit(targets, counts, n_codebooks=3, codebook_size=16)
-    found = fit(wide, counts, n_codebooks=3, codebook_size=16)
-    assert not found.codebooks[:, :, 4:].any()
-    assert found.history[-1] == pytest.approx(narrow.history[-1])
+    result = fit(wide, counts, n_codebooks=3, codebook_size=16)
+    assert not result.codebooks[:, :, 4:].any()
+    assert result.history[-1] == pytest.approx(narrow.history[-1])
 
 
 def test_the_callback_sees_every_step_of_the_history():
@@ -116,16 +116,16 @@ def test_the_callback_sees_every_step_of_the_history():
     def record(codebooks, codes):
         errors.append(counts @ quantization_errors(targets, codes, codebooks))
 
-    found = fit(targets, counts, n_codebooks=3, codebook_size=16, callback=record)
-    np.testing.assert_allclose(errors, found.history)
+    result = fit(targets, counts, n_codebooks=3, codebook_size=16, callback=record)
+    np.testing.assert_allclose(errors, result.history)
 
 
 def test_a_scaled_problem_has_the_scaled_solution():
     targets, counts = label_targets(n_sets=300)
-    found = fit(targets, counts, n_codebooks=3, codebook_size=16)
+    result = fit(targets, counts, n_codebooks=3, codebook_size=16)
     scaled = fit(targets * 1024, counts * 8, n_codebooks=3, codebook_size=16)
-    np.testing.assert_array_equal(scaled.codes, found.codes)
-    np.testing.assert_allclose(scaled.codebooks, found.codebooks * 1024, atol=1e-6)
+    np.testing.assert_array_equal(scaled.codes, result.codes)
+    np.testing.assert_allclose(scaled.codebooks, result.codebooks * 1024, atol=1e-6)
 
 
 def test_inputs_are_left_untouched():
@@ -136,12 +136,12 @@ def test_inputs_are_left_untouched():
     np.testing.assert_array_equal(counts, before[1])
 
 
-def test_label_sets_of_real_photographs_are_coded_almost_without_error(data_dir):
+def test_label_sets_of_real_photographs_are_quantized_almost_without_error(data_dir):
     labels = np.load(data_dir / "mirflickr25k.npz")["labels"].astype(float)
     sets, counts = np.unique(labels, axis=0, return_counts=True)
     _, vectors = np.linalg.eigh((sets * counts[:, None]).T @ sets)
     weights = counts.astype(float)
     for n_components in (8, 24):
         targets = sets @ vectors[:, ::-1][:, :n_components]
-        found = fit(targets, weights, n_codebooks=4, codebook_size=256)
-        assert found.history[-1] < 2e-6 * spread(targets, weights)
+        result = fit(targets, weights, n_codebooks=4, codebook_size=256)
+        assert result.history[-1] < 2e-6 * spread(targets, weights)

@@ -72,7 +72,7 @@ def cluster():
 
     # Workers come from a process that has imported everything: a new one takes no seconds then.
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
-        get_mp_context().set_forkserver_preload(["distributed", "acqh.scale", "worker_pieces"])
+        get_mp_context().set_forkserver_preload(["distributed", "acqh.scale", "worker_chunks"])
         with distributed.LocalCluster(
             processes=True, n_workers=2, threads_per_worker=1, dashboard_address=":0"
         ) as cluster:
@@ -91,13 +91,13 @@ def client(cluster):
 
 @pytest.fixture
 def kill_reader(tmp_path):
-    """Have the first worker that reads one of some pieces killed while it does."""
-    from worker_pieces import Deadly
+    """Kill the first worker that reads a certain chunk, while it reads."""
+    from worker_chunks import Deadly
 
     marker = tmp_path / "reader"
 
-    def watch(pieces, number):
-        watched = list(pieces)
+    def watch(chunks, number):
+        watched = list(chunks)
         watched[number] = Deadly(watched[number], marker)
         return watched, killing()
 

@@ -1,4 +1,4 @@
-"""An index of parts is the same whatever the parts are and however often they are read."""
+"""An index of parts is the same for every division into parts."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_every_kind_of_parts_gives_the_same_index(tmp_path):
         assert len(index.add(CODES[:1])) == 901
 
 
-def test_an_iterator_is_refused():
+def test_an_iterator_is_rejected():
     with pytest.raises(InvalidInputError, match="once"):
         build_index(CODEBOOKS, iter(PARTS))
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -12,9 +13,9 @@ import pytest
 import acqh
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 from acqh.quantize import AdditiveQuantizer
-from acqh.scale import Compressed
-from acqh.scale.chunks import list_vector_chunks
-from acqh.scale.compress import exact_best, merge_best, sample_rows, shares_found
+from acqh.scale import Compressed, keep_vectors, sweep
+from acqh.scale.chunks import list_vector_chunks, open_vectors
+from acqh.scale.compress import exact_best, merge_best, sample_rows, share_found
 from acqh.scale.recall import enough_bytes
 
 N_COMPONENTS = 8
@@ -37,12 +38,12 @@ def test_codes_and_index_are_those_of_the_quantizer(small):
     quantizer = small.quantizer
     codes = quantizer.encode(make_items(), start=quantizer.training_codes_)
     np.testing.assert_array_equal(small.codes, codes)
-    found = small.search(make_queries(), k=5)
+    result = small.search(make_queries(), k=5)
     scores = make_queries() @ small.quantizer.decode(codes).T
-    np.testing.assert_allclose(found.scores, -np.sort(-scores, axis=1)[:, :5], rtol=1e-4)
+    np.testing.assert_allclose(result.scores, -np.sort(-scores, axis=1)[:, :5], rtol=1e-4)
 
 
-def test_the_report_is_what_exact_search_says_of_queries_held_out(small):
+def test_the_report_equals_exact_search_of_held_out_queries(small):
     report = small.report
     assert (report.n_items, report.n_components, report.bytes_per_item) == (900, N_COMPONENTS, 2)
     assert (report.n_queries, report.n_held_out, report.n_trained) == (200, 40, 900)
@@ -63,13 +64,12 @@ def test_the_report_counts_all_that_is_written(small, tmp_path):
     assert small.report.compression == 4 * N_COMPONENTS * 900 / small.report.n_bytes
 
 
-def test_words_that_learnt_the_items_by_heart_are_named():
+def test_overfitted_codewords_are_reported():
     few = acqh.compress(make_items(400), bytes_per_item=2)
     assert few.report.compression < 1
     assert "memorized" in few.report.advice
     assert few.report.advice in str(few.report)
     assert "larger than" in few.report.advice
-    assert acqh.compress(make_items(), bytes_per_item=1).report.advice == ""
 
 
 def test_recall_without_queries_is_that_of_new_vectors():
@@ -79,9 +79,13 @@ def test_recall_without_queries_is_that_of_new_vectors():
     )
     small = acqh.compress(items, bytes_per_item=2)
     true = exact_best(new, items, 0, 100)[0]
-    recall = shares_found(true, small.search(new, 100).ids)
+    hits = small.search(new, 500).ids
     for k in (1, 10, 100):
-        assert small.report.recall[k] == pytest.approx(recall[k], abs=0.05)
+        recall = share_found(true[:, :k], hits[:, :k])
+        assert small.report.recall[k] == pytest.approx(recall, abs=0.05)
+    for n in (100, 500):
+        recall = share_found(true[:, :10], hits[:, :n])
+        assert small.report.reranked[n] == pytest.approx(recall, abs=0.05)
 
 
 def test_the_report_can_be_read_at_a_glance(small):
@@ -90,15 +94,17 @@ def test_the_report_can_be_read_at_a_glance(small):
     assert "40 held-out queries" in repr(small)
 
 
-def test_what_is_saved_is_an_index_that_load_opens(small, tmp_path):
+def test_load_opens_what_was_saved(small, tmp_path):
     small.save(tmp_path / "small.acqh", name="small")
     index = acqh.load(tmp_path / "small.acqh")
     assert index.info["compress"] == small.report.to_dict()
-    queries = make_queries()
+    assert len(index.add(make_items(3, seed=5))) == 903
+    assert isinstance(acqh.load(tmp_path / "small.acqh", acqh.CodeIndex), acqh.CodeIndex)
+    index, queries = acqh.load(tmp_path / "small.acqh"), make_queries()
     np.testing.assert_array_equal(index.search(queries, 3).ids, small.search(queries, 3).ids)
 
 
-def test_what_is_saved_takes_further_items_later(small, tmp_path):
+def test_items_can_be_added_to_a_saved_index(small, tmp_path):
     path = tmp_path / "small.acqh"
     small.save(path)
     again = Compressed.load(path)
@@ -120,7 +126,7 @@ def test_an_index_without_its_quantizer_is_no_place_for_further_vectors(small, t
         Compressed.load(tmp_path / "index.acqh")
 
 
-def test_a_stored_quantizer_that_makes_no_sense_is_refused(small, tmp_path):
+def test_an_inconsistent_stored_quantizer_is_rejected(small, tmp_path):
     info, arrays = small.quantizer.to_state()
     kept = {"compress": small.report.to_dict(), "quantizer": info}
     wrong = [
@@ -174,7 +180,7 @@ WRITERS = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_files_in_chunks_give_what_arrays_give(small, tmp_path, name):
+def test_files_in_chunks_and_arrays_give_the_same_result(small, tmp_path, name):
     WRITERS[name](tmp_path / name, make_items())
     np.save(tmp_path / "queries.npy", make_queries())
     view = "vector" if name == "items.npz" else None
@@ -197,19 +203,19 @@ def test_data_and_their_views_are_taken():
         acqh.compress(data)
 
 
-def test_more_items_than_are_learnt_from_are_all_coded():
+def test_all_items_are_encoded_if_training_uses_a_sample():
     small = acqh.compress(make_items(), bytes_per_item=1, n_train=300, chunk_size=128)
     assert small.report.n_trained == 300
     assert len(small.index) == 900
     np.testing.assert_array_equal(small.codes, small.quantizer.encode(make_items()))
 
 
-def test_progress_is_told_of_reading_and_coding():
-    told = []
+def test_progress_reports_reading_and_encoding():
+    events = []
     acqh.compress(
-        make_items(), bytes_per_item=1, chunk_size=500, progress=lambda *each: told.append(each)
+        make_items(), bytes_per_item=1, chunk_size=500, progress=lambda *each: events.append(each)
     )
-    assert told == [
+    assert [event for event in events if event[2] != "training steps"] == [
         (500, 900, "500 items read"),
         (900, 900, "900 items read"),
         (500, 900, "500 items encoded"),
@@ -217,7 +223,7 @@ def test_progress_is_told_of_reading_and_coding():
     ]
 
 
-def test_without_queries_items_stand_in_for_them():
+def test_without_queries_items_are_used_as_queries():
     small = acqh.compress(make_items(), bytes_per_item=2)
     assert small.report.n_queries == 0
     assert small.report.shrinkage == 1
@@ -231,7 +237,7 @@ def test_ids_of_the_caller_are_kept():
     assert small.report.recall[100] > 0.3
 
 
-def test_a_cluster_gives_what_one_process_gives(tmp_path):
+def test_a_cluster_gives_the_result_of_one_process(tmp_path):
     distributed = pytest.importorskip("distributed")
     items, queries = make_items(), make_queries()
     np.save(tmp_path / "items.npy", items)
@@ -249,7 +255,7 @@ def test_a_cluster_gives_what_one_process_gives(tmp_path):
 
 
 @pytest.mark.parametrize("n_items", [1, 3, 200])
-def test_fewer_items_than_words_are_coded_exactly(n_items):
+def test_fewer_items_than_codewords_are_quantized_exactly(n_items):
     items = make_items(n_items)
     small = acqh.compress(items, queries=make_queries(), bytes_per_item=1)
     np.testing.assert_allclose(small.quantizer.decode(small.codes), items, atol=1e-4)
@@ -297,19 +303,19 @@ def with_nan():
         ({"items": np.ones((0, 8))}, ViewError, "items"),
         ({"items": np.ones(8)}, ViewError, "1 dimensions"),
         ({"bytes_per_item": 0}, InvalidInputError, "got 0"),
-        ({"bytes_per_item": 17}, InvalidInputError, "got 17"),
+        ({"bytes_per_item": 65}, InvalidInputError, "got 65"),
         ({"bytes_per_item": 2.5}, InvalidInputError, "whole number"),
         ({"n_train": 0}, InvalidInputError, "n_train"),
         ({"chunk_size": 0}, InvalidInputError, "chunk_size"),
         ({"ids": [1, 2]}, InvalidInputError, "900"),
     ],
 )
-def test_bad_input_is_refused(arguments, error, message):
+def test_bad_input_is_rejected(arguments, error, message):
     with pytest.raises(error, match=message):
         acqh.compress(**{"items": make_items()} | arguments)
 
 
-def test_a_damaged_file_is_refused(tmp_path):
+def test_a_damaged_file_is_rejected(tmp_path):
     write_fbin(tmp_path / "items.fbin", make_items())
     with (tmp_path / "items.fbin").open("ab") as file:
         file.write(b"more")
@@ -319,30 +325,32 @@ def test_a_damaged_file_is_refused(tmp_path):
 
 def test_the_exact_best_do_not_depend_on_chunks():
     queries, items = make_queries(20), make_items(100)
-    whole = exact_best(queries, items, 0, 30)
+    full = exact_best(queries, items, 0, 30)
     parts = [exact_best(queries, items[start : start + 7], start, 30) for start in range(0, 100, 7)]
     merged = reduce(lambda best, later: merge_best(best, later, 30), parts)
-    np.testing.assert_array_equal(merged[0], whole[0])
-    np.testing.assert_array_equal(whole[0], np.argsort(-(queries @ items.T), axis=1)[:, :30])
+    np.testing.assert_array_equal(merged[0], full[0])
+    np.testing.assert_array_equal(full[0], np.argsort(-(queries @ items.T), axis=1)[:, :30])
 
 
 def test_recall_is_the_share_of_the_best_that_were_found():
-    true, found = np.arange(10)[np.newaxis], np.array([[0, 2, 1, 3, 4, 5, 6, 7, 90, 91]])
-    assert shares_found(true, found) == {1: 1.0, 10: 0.8, 100: 0.8}
+    true, result = np.arange(10)[np.newaxis], np.array([[0, 2, 1, 3, 4, 5, 6, 7, 90, 91]])
+    assert share_found(true, result) == 0.8
+    assert share_found(true[:, :1], result[:, :1]) == 1.0
+    assert share_found(true[:, :0], result[:, :0]) == 1.0
 
 
-def test_a_quantizer_told_of_queries_finds_more_than_the_plain_one():
+def test_a_query_aware_quantizer_has_a_higher_recall():
     items, queries = make_items(3000), make_queries(600)
-    told = acqh.compress(items, queries=queries, bytes_per_item=1)
+    query_aware = acqh.compress(items, queries=queries, bytes_per_item=1)
     plain = AdditiveQuantizer(1, random_state=0).fit(items)
     index = acqh.CodeIndex(plain.codebooks_).add(plain.encode(items))
     new = make_queries(900)[600:]
     best = exact_best(new, items, 0, 100)[0]
-    recalls = [shares_found(best, each.search(new, 100).ids) for each in (index, told)]
-    assert recalls[1][100] > recalls[0][100]
+    recalls = [share_found(best, each.search(new, 100).ids) for each in (index, query_aware)]
+    assert recalls[1] > recalls[0]
 
 
-def test_words_are_held_for_items_to_come_only_where_some_were_not_learnt_from():
+def test_a_ridge_is_used_only_if_training_uses_a_sample():
     items = np.random.default_rng(0).normal(size=(700, 8)).astype(np.float32)
     for n_train, ridge in ((700, 0.0), (400, None)):
         small = acqh.compress(items, bytes_per_item=2, n_train=n_train, random_state=0)
@@ -350,7 +358,7 @@ def test_words_are_held_for_items_to_come_only_where_some_were_not_learnt_from()
 
 
 @pytest.mark.parametrize("name", ["items.pq", "items.ipc", "folder/items.parquet"])
-def test_of_a_table_only_the_view_that_is_wanted_is_read(tmp_path, name):
+def test_only_the_requested_view_of_a_table_is_read(tmp_path, name):
     pa = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / name
@@ -373,7 +381,7 @@ def of_clusters(n, rng, width=16, shift=0.0):
 
 
 @pytest.mark.parametrize("n_train", [500, 4000], ids=["some learnt from", "all learnt from"])
-def test_items_like_those_learnt_from_are_no_drift_and_others_are(n_train):
+def test_only_items_unlike_the_training_items_are_drift(n_train):
     rng = np.random.default_rng(0)
     items = of_clusters(2000, rng)
     alike, foreign = (
@@ -393,15 +401,15 @@ def test_drift_is_saved_with_the_index(tmp_path):
     small = acqh.compress(of_clusters(300, rng), bytes_per_item=1)
     assert small.drift.ratio is None
     small.add(rng.normal(size=(50, 16)).astype("f4")).save(tmp_path / "small.acqh")
-    kept = acqh.load(tmp_path / "small.acqh").info["drift"]
-    assert kept["retraining_recommended"]
-    assert kept["ratio"] == small.drift.ratio
+    stored = acqh.load(tmp_path / "small.acqh").info["drift"]
+    assert stored["retraining_recommended"]
+    assert stored["ratio"] == small.drift.ratio
     again = Compressed.load(tmp_path / "small.acqh")
     assert again.drift == small.drift
     assert again.add(rng.normal(size=(50, 16)).astype("f4")).drift.n_added == 100
 
 
-def test_learning_again_fits_what_was_added_and_leaves_the_old_as_it_is():
+def test_retraining_fits_added_items_and_keeps_the_old_index():
     rng = np.random.default_rng(0)
     items, foreign = of_clusters(1000, rng), rng.normal(size=(1000, 16)).astype("f4")
     small = acqh.compress(items, bytes_per_item=2).add(foreign)
@@ -436,7 +444,7 @@ def test_drift_of_small_whole_numbers_is_that_of_floats():
     assert drifts[1] == drifts[2]
 
 
-def test_learning_again_wants_all_items():
+def test_retraining_requires_all_items():
     items = of_clusters(200, np.random.default_rng(0))
     small = acqh.compress(items, bytes_per_item=1)
     with pytest.raises(InvalidInputError, match="20 of 200"):
@@ -491,3 +499,114 @@ def test_the_number_of_threads_limits_blas_too():
 def test_an_unknown_keyword_of_compress_suggests_the_nearest():
     with pytest.raises(TypeError, match="did you mean 'bytes_per_item'"):
         acqh.compress(np.ones((3, 2)), n_bytes=4)
+
+
+def exact_scores(metric, items, queries):
+    items, queries = items.astype(float), queries.astype(float)
+    if metric == "l2":
+        return -np.square(queries[:, np.newaxis] - items).sum(axis=2)
+    if metric == "cosine":
+        items, queries = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (items, queries))
+    return queries @ items.T
+
+
+@pytest.mark.parametrize("metric", ["ip", "cosine", "l2"])
+@pytest.mark.parametrize(("n_bytes", "correlation"), [(1, 0.7), (6, 0.99)])
+def test_scores_are_those_of_the_metric(metric, n_bytes, correlation, tmp_path):
+    items = 3 + make_items() * np.linspace(0.2, 4, 900, dtype=np.float32)[:, np.newaxis]
+    queries = 3 + make_queries(50)
+    compressed = acqh.compress(items, queries, n_bytes, metric)
+    assert compressed.codes.shape == (900, n_bytes)
+    compressed.save(tmp_path / "index.acqh")
+    hits = Compressed.load(tmp_path / "index.acqh").search(queries, k=900)
+    truth = np.take_along_axis(exact_scores(metric, items, queries), hits.ids, axis=1)
+    assert np.corrcoef(hits.scores.ravel(), truth.ravel())[0, 1] > correlation
+    assert (np.diff(hits.scores, axis=1) <= 0).all()
+
+
+@pytest.mark.parametrize("metric", ["cosine", "l2"])
+def test_recall_of_the_report_is_that_of_the_metric(metric):
+    items, queries = 3 + make_items(2000), 3 + make_queries()
+    compressed = acqh.compress(items, queries, 4, metric)
+    measured = acqh.metrics.recall(compressed.index, items, queries, k=10)
+    assert measured.metric == compressed.report.metric == metric
+    assert compressed.report.recall[10] == pytest.approx(measured.recall[10], abs=0.1)
+    assert measured.recall[10] > 0.6
+
+
+def test_l2_does_not_depend_on_the_origin():
+    items = make_items()
+    recalls = [acqh.compress(items + shift, None, 4, "l2").report.recall[10] for shift in (0, 1000)]
+    assert recalls[0] == pytest.approx(recalls[1], abs=0.05)
+
+
+def test_items_added_to_an_l2_index_have_their_norm():
+    items, more = make_items() * 2 + 1, make_items(40, seed=3) * 2 + 1
+    compressed = acqh.compress(items, None, 6, "l2").add(more)
+    hits = compressed.search(more, 1)
+    assert np.mean(hits.ids[:, 0] >= 900) > 0.7
+    decoded = compressed.index.reconstruct(900)
+    assert np.linalg.norm(decoded - more[0]) < 0.5 * np.linalg.norm(more[0])
+
+
+def test_an_unknown_metric_is_rejected():
+    with pytest.raises(InvalidInputError, match="metric"):
+        acqh.compress(make_items(), None, 2, "hamming")
+
+
+def test_drift_of_many_items_is_measured_on_items_held_out_of_training():
+    items = make_items(4_500)
+    small = acqh.compress(items, bytes_per_item=1)
+    assert small.report.n_trained == 4_500 - 35
+    assert small.ids.tolist() == list(range(4_500))
+    held_out_error = small.drift.expected
+    assert 0.5 < small.add(make_items(500, seed=3)).drift.relative_error / held_out_error < 2
+    trained = small.quantizer.relative_error(items)
+    assert held_out_error > 0.9 * trained
+
+
+def test_every_step_of_training_is_reported():
+    steps = []
+    acqh.compress(make_items(), bytes_per_item=2, progress=lambda *step: steps.append(step))
+    training = [(done, total) for done, total, text in steps if text == "training steps"]
+    assert [done for done, _ in training][:3] == [1, 2, 3]
+    assert {total for _, total in training} == {12}
+
+
+def test_a_sweep_names_the_size_in_its_progress():
+    texts = set()
+    reports, _ = sweep(make_items(), None, (1, 2), progress=lambda *step: texts.add(step[2]))
+    assert list(reports) == [1, 2]
+    assert "1 of 2 bytes per item: training steps" in texts
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int8"])
+def test_kept_vectors_rerank_as_the_items_do(tmp_path, dtype):
+    items, queries, path = make_items(), make_queries(), tmp_path / "full.npy"
+    n_bytes = keep_vectors(items, path, dtype, chunk_size=400)
+    assert n_bytes == path.stat().st_size
+    assert n_bytes < items.nbytes * (0.55 if dtype == "float16" else 0.4)
+    small = acqh.compress(items, queries, bytes_per_item=1, rerank=path)
+    assert small.report.recall[10] < 0.9
+    assert small.report.reranked[500] > 0.95
+    hits = small.search(queries, 10, rerank=open_vectors(path), rerank_k=500)
+    assert share_found(exact_best(queries, items, 0, 10)[0], hits.ids) > 0.95
+    with pytest.raises(InvalidInputError, match="rerank has"):
+        acqh.compress(items[:800], queries, bytes_per_item=1, rerank=path)
+    with pytest.raises(FileExistsError):
+        keep_vectors(items, path, dtype)
+
+
+def test_advice_for_low_recall_has_the_recall_of_reranking():
+    report = acqh.compress(make_items(), make_queries(), bytes_per_item=1).report
+    assert f"{report.reranked[100]:.3f} of 100" in report.advice
+    assert "re-rank, or use more bytes" in report.advice
+    worse = replace(report, reranked={100: 0.2, 500: 0.4})
+    assert "re-rank, or" not in worse.advice
+    assert replace(report, recall={**report.recall, 10: 0.95}).advice == ""
+
+
+def test_a_file_that_is_no_vectors_is_an_error(tmp_path):
+    (tmp_path / "full.npy").write_bytes(b"no vectors")
+    with pytest.raises(InvalidInputError, match="--keep"):
+        acqh.compress(make_items(), bytes_per_item=1, rerank=tmp_path / "full.npy")

@@ -1,4 +1,4 @@
-"""``--dask`` does on a cluster what the command does without it."""
+"""Commands give the same results with ``--dask``."""
 
 import sys
 from pathlib import Path
@@ -25,9 +25,7 @@ def run(*arguments):
     return result.output
 
 
-def test_the_commands_give_on_a_cluster_what_they_give_here(
-    client, items_file, tmp_path, monkeypatch
-):
+def test_commands_give_the_same_result_on_a_cluster(client, items_file, tmp_path, monkeypatch):
     # Relative paths are those of the command, wherever workers were started.
     monkeypatch.chdir(tmp_path)
     (tmp_path / "items.npz").symlink_to(items_file)
@@ -41,18 +39,18 @@ def test_the_commands_give_on_a_cluster_what_they_give_here(
     for here, other in zip(CodeParts("here"), CodeParts("there"), strict=True):
         np.testing.assert_array_equal(here.codes, other.codes)
     queries = ("items.npz", "--model", "model", "--modality", "text", "-k", 50)
-    run("query", "whole", *queries, "--out", "whole.csv")
+    run("query", "whole", *queries, "--out", "whole.csv", "--chunk-size", 70)
     run("query", "shards", *queries, "--out", "shards.csv", "--chunk-size", 70, *there)
     assert Path("shards.csv").read_text() == Path("whole.csv").read_text()
 
 
-def test_wrong_calls_are_said(items_file, tmp_path):
+def test_wrong_calls_are_reported(items_file, tmp_path):
     result = call("index", tmp_path, items_file, "--out", tmp_path / "index", "--dask", "local")
     assert result.exit_code == 2
     assert "--shards" in result.output
 
 
-def test_an_address_without_a_scheduler_is_said(monkeypatch):
+def test_an_address_without_a_scheduler_is_reported(monkeypatch):
     monkeypatch.setattr(cluster, "_SCHEDULER_SECONDS", 0.2)
     for address in ("tcp://127.0.0.1:9", "nonsense"):
         message = f"no Dask scheduler answers at {address}"
@@ -66,7 +64,7 @@ def test_without_the_package_the_extra_is_named(monkeypatch):
         pass
 
 
-def test_workers_with_another_version_are_refused(client, monkeypatch):
+def test_workers_with_another_version_are_rejected(client, monkeypatch):
     monkeypatch.setattr(cluster, "__version__", "0.0")
     with pytest.raises(ClusterError, match=r"0\.0"):
         acqh.scale.fit(acqh.ACQH(), "items.npz", client=client)

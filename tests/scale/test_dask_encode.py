@@ -1,9 +1,9 @@
-"""Workers of a cluster write the codes that one process writes."""
+"""Workers of a cluster write the codes of one process."""
 
 import cloudpickle
 import numpy as np
 import pytest
-from worker_pieces import Broken
+from worker_chunks import Broken
 
 import acqh
 from acqh.data import list_chunks
@@ -53,23 +53,23 @@ def test_two_clients_may_write_one_folder(client, items_file, model, tmp_path, e
     assert content(parts) == content(expected)
 
 
-def test_what_one_process_began_workers_finish(client, items_file, model, tmp_path, expected):
-    pieces = list_chunks(items_file, chunk_size=40)
-    broken = [*pieces[:3], Broken(pieces[3], CorruptBundleError("it is damaged")), *pieces[4:]]
-    with pytest.raises(CorruptBundleError, match="broken piece"):
+def test_workers_finish_the_job_of_one_process(client, items_file, model, tmp_path, expected):
+    chunks = list_chunks(items_file, chunk_size=40)
+    broken = [*chunks[:3], Broken(chunks[3], CorruptBundleError("it is damaged")), *chunks[4:]]
+    with pytest.raises(CorruptBundleError, match="broken chunk"):
         encode_parts(model, broken, tmp_path / "codes", client=client)
     with pytest.raises(InvalidInputError, match="not finished"):
         CodeParts(tmp_path / "codes")
-    parts = encode_parts(model, pieces, tmp_path / "codes")
+    parts = encode_parts(model, chunks, tmp_path / "codes")
     assert [len(part.ids) for part in parts] == [len(part.ids) for part in expected]
 
 
 def test_a_killed_worker_changes_nothing(
     client, items_file, model, tmp_path, expected, kill_reader
 ):
-    pieces, killed = kill_reader(list_chunks(items_file, chunk_size=40), 2)
+    chunks, killed = kill_reader(list_chunks(items_file, chunk_size=40), 2)
     with killed:
-        parts = encode_parts(model, pieces, tmp_path / "codes", client=client)
+        parts = encode_parts(model, chunks, tmp_path / "codes", client=client)
     for part, other in zip(parts, expected, strict=True):
         np.testing.assert_array_equal(part.codes, other.codes)
         np.testing.assert_array_equal(part.ids, other.ids)

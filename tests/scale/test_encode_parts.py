@@ -1,4 +1,4 @@
-"""Coding in parts gives the codes of the whole, whatever the parts and whatever stops it."""
+"""Encoding in parts gives the codes of one pass, also after interrupts."""
 
 import os
 import shutil
@@ -96,7 +96,7 @@ def test_ids_are_kept(model, items, tmp_path, ids):
 
 
 @pytest.mark.parametrize("n_renamed", [6, 7, 8])
-def test_a_killed_run_goes_on_where_it_stopped(
+def test_a_killed_job_resumes_where_it_stopped(
     model, items, counted, tmp_path, n_renamed, run_killed
 ):
     model.save(tmp_path / "model")
@@ -115,7 +115,7 @@ def test_a_killed_run_goes_on_where_it_stopped(
 
 
 @pytest.mark.slow
-def test_a_killed_run_does_not_read_again_what_it_has_coded(model, items, tmp_path, run_killed):
+def test_a_resumed_job_does_not_reread_encoded_chunks(model, items, tmp_path, run_killed):
     model.save(tmp_path / "model")
     source, out = tmp_path / "items", tmp_path / "codes"
     source.mkdir()
@@ -128,16 +128,16 @@ def test_a_killed_run_does_not_read_again_what_it_has_coded(model, items, tmp_pa
         times = file.stat().st_atime_ns, file.stat().st_mtime_ns
         np.load(file, mmap_mode="r+")[:80] = np.nan
         os.utime(file, ns=times)
-    told = []
+    events = []
     parts = encode_parts(
-        model, source, out, chunk_size=40, progress=lambda *each: told.append(each[:2])
+        model, source, out, chunk_size=40, progress=lambda *each: events.append(each[:2])
     )
     np.testing.assert_array_equal(codes_of(parts), model.encode(items.views))
-    assert told == [(done, 230) for done in (80, 120, 160, 200, 230)]
+    assert events == [(done, 230) for done in (80, 120, 160, 200, 230)]
 
 
 @pytest.mark.parametrize("change", ["time", "rows", "name"])
-def test_a_source_that_has_changed_is_refused(model, items, tmp_path, change):
+def test_a_source_that_has_changed_is_rejected(model, items, tmp_path, change):
     source, out = tmp_path / "items", tmp_path / "codes"
     source.mkdir()
     for name, view in items.views.items():
@@ -162,26 +162,26 @@ def test_a_folder_may_be_moved_with_its_source(model, items_file, tmp_path):
     encode_parts(model, moved, tmp_path / "codes", chunk_size=100)
 
 
-def test_pieces_are_coded_one_by_one(model, items, items_file, tmp_path):
-    pieces = list_chunks(items_file, chunk_size=90)
-    for name, source in {"all": pieces, "list": list(pieces)}.items():
+def test_chunks_are_encoded_one_by_one(model, items, items_file, tmp_path):
+    chunks = list_chunks(items_file, chunk_size=90)
+    for name, source in {"all": chunks, "list": list(chunks)}.items():
         parts = encode_parts(model, source, tmp_path / name)
         assert [len(part.ids) for part in parts] == [90, 90, 50]
         np.testing.assert_array_equal(parts.to_arrays().codes, model.encode(items.views))
         np.testing.assert_array_equal(parts.to_arrays().ids, items.ids)
 
 
-def test_a_finished_folder_is_coded_no_more(counted, items, tmp_path):
+def test_a_finished_folder_is_not_encoded_again(counted, items, tmp_path):
     for _ in range(2):
         parts = encode_parts(counted, items, tmp_path / "codes", chunk_size=100)
     assert counted.coded == [100, 100, 30]
     assert len(parts) == 230
 
 
-def test_progress_is_told_after_each_part(model, items, tmp_path):
-    told = []
-    encode_parts(model, items, tmp_path / "c", chunk_size=100, progress=lambda *a: told.append(a))
-    assert [each[:2] for each in told] == [(100, 230), (200, 230), (230, 230)]
+def test_progress_is_reported_after_each_part(model, items, tmp_path):
+    events = []
+    encode_parts(model, items, tmp_path / "c", chunk_size=100, progress=lambda *a: events.append(a))
+    assert [each[:2] for each in events] == [(100, 230), (200, 230), (230, 230)]
 
 
 def test_a_damaged_part_is_found(model, items, tmp_path):
@@ -215,7 +215,7 @@ def test_a_part_in_the_place_of_another_is_found(model, items, tmp_path):
         parts.verify()
 
 
-def test_anything_else_in_the_same_folder_is_refused(model, items, tmp_path):
+def test_other_files_in_the_folder_are_rejected(model, items, tmp_path):
     folder = tmp_path / "codes"
     expected = codes_of(encode_parts(model, items, folder, chunk_size=100))
     other = acqh.ACQH(8, n_codebooks=2, random_state=1).fit(items)
@@ -235,13 +235,13 @@ def test_anything_else_in_the_same_folder_is_refused(model, items, tmp_path):
     np.testing.assert_array_equal(codes_of(CodeParts(folder)), expected)
 
 
-def test_chunks_cut_otherwise_are_refused(model, items, tmp_path):
+def test_chunks_of_another_size_are_rejected(model, items, tmp_path):
     encode_parts(model, items.chunks(100), tmp_path / "codes")
     with pytest.raises(InvalidInputError, match="other items"):
         encode_parts(model, items.chunks(50), tmp_path / "codes")
 
 
-def test_what_cannot_be_coded_is_refused(model, items, tmp_path):
+def test_data_that_cannot_be_encoded_are_rejected(model, items, tmp_path):
     with pytest.raises(LabelError, match="no labels"):
         encode_parts(model, items.without_labels(), tmp_path / "a", by_labels=True)
     with pytest.raises(InvalidInputError, match="empty"):
@@ -259,22 +259,22 @@ def test_what_cannot_be_coded_is_refused(model, items, tmp_path):
 def test_an_index_of_parts_has_their_items_in_order(model, items, tmp_path):
     ids = [f"item {number}" for number in range(230)]
     named = acqh.MultiViewData(items.views, ids=ids)
-    told = []
+    events = []
     parts = encode_parts(model, named, tmp_path / "codes", chunk_size=100)
-    index = build_index(model.codebooks_, parts, progress=lambda *each: told.append(each[:2]))
+    index = build_index(model.codebooks_, parts, progress=lambda *each: events.append(each[:2]))
     assert index.ids.tolist() == ids
     np.testing.assert_array_equal(index.codes, model.encode(items.views))
     # What was read once counts half.
-    assert told == [(50, None), (100, None), (115, None), (165, 230), (215, 230), (230, 230)]
+    assert events == [(50, None), (100, None), (115, None), (165, 230), (215, 230), (230, 230)]
 
 
-def test_an_id_in_two_parts_is_refused_by_the_index(model, items, tmp_path):
+def test_an_id_in_two_parts_is_rejected_by_the_index(model, items, tmp_path):
     parts = encode_parts(model, [items, items], tmp_path / "codes")
     with pytest.raises(DuplicateIdError):
         build_index(model.codebooks_, parts)
 
 
-def test_a_fingerprint_outlives_saving_and_tells_models_apart(model, items, tmp_path):
+def test_a_fingerprint_survives_saving_and_distinguishes_models(model, items, tmp_path):
     model.save(tmp_path / "model")
     assert fingerprint(load_method(tmp_path / "model")) == fingerprint(model)
     other = load_method(tmp_path / "model")

@@ -1,4 +1,4 @@
-"""Several indexes searched as one find what one index of everything finds."""
+"""Several indexes searched as one give the hits of one index."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def assert_same(result, expected):
     assert result.ids.dtype == expected.ids.dtype
     assert result.scores.dtype == expected.scores.dtype
     assert result.counts.dtype == expected.counts.dtype
-    assert result.scored.dtype == expected.scored.dtype
+    assert result.n_scored.dtype == expected.n_scored.dtype
 
 
 @st.composite
@@ -37,42 +37,42 @@ def cases(draw):
     if draw(st.booleans()):
         ids = np.array([f"item {each}" for each in ids], dtype=object)
     codes = rng.integers(8, size=(n_items, m))
-    whole, shards = CodeIndex(codebooks), []
+    full, shards = CodeIndex(codebooks), []
     for start, stop in zip(np.cumsum([0, *sizes]), np.cumsum(sizes), strict=False):
-        whole.add(codes[start:stop], ids[start:stop])
+        full.add(codes[start:stop], ids[start:stop])
         shards.append(CodeIndex(codebooks).add(codes[start:stop], ids[start:stop]))
     mask = rng.random(n_items) < 0.5
     filters = [None, mask, lambda _: mask, list(ids[mask]), mask.tolist()]
-    return whole, shards, queries, draw(st.integers(1, n_items + 3)), draw(st.sampled_from(filters))
+    return full, shards, queries, draw(st.integers(1, n_items + 3)), draw(st.sampled_from(filters))
 
 
 @given(cases(), st.sampled_from([None, 5, 60]))
-def test_ranking_again_gives_what_one_index_of_everything_gives(case, more):
-    whole, shards, queries, k, allowed = case
-    rng = np.random.default_rng(len(whole))
-    vectors = np.round(rng.standard_normal((len(whole), whole.codebooks.shape[2])))
+def test_re_ranking_equals_that_of_one_index(case, more):
+    full, shards, queries, k, allowed = case
+    rng = np.random.default_rng(len(full))
+    vectors = np.round(rng.standard_normal((len(full), full.codebooks.shape[2])))
     settings_ = {"rerank": vectors, "rerank_k": None if more is None else k + more}
     result = open_shards(shards).search(queries, k, filter=allowed, n_threads=1, **settings_)
-    assert_same(result, whole.search(queries, k, filter=allowed, n_threads=1, **settings_))
+    assert_same(result, full.search(queries, k, filter=allowed, n_threads=1, **settings_))
     assert not result.exact.any()
 
 
 def test_places_are_those_in_the_order_of_ids():
     one, other = (CodeIndex(_CODEBOOKS).add([[0, 0], [1, 1]], ids) for ids in ([4, 9], [1, 7]))
     index = open_shards([one, other])
-    assert index.places(index.ids).tolist() == [0, 1, 2, 3]
-    assert index.places([7, 5, 4]).tolist() == [3, -1, 0]
+    assert index.positions(index.ids).tolist() == [0, 1, 2, 3]
+    assert index.positions([7, 5, 4]).tolist() == [3, -1, 0]
 
 
 @given(cases())
 def test_the_answer_is_that_of_one_index_of_everything(case):
-    whole, shards, queries, k, allowed = case
+    full, shards, queries, k, allowed = case
     index = open_shards(shards)
-    assert len(index) == len(whole)
-    np.testing.assert_array_equal(index.ids, whole.ids)
+    assert len(index) == len(full)
+    np.testing.assert_array_equal(index.ids, full.ids)
     assert_same(
         index.search(queries, k, filter=allowed, n_threads=1),
-        whole.search(queries, k, filter=allowed, n_threads=1),
+        full.search(queries, k, filter=allowed, n_threads=1),
     )
 
 
@@ -90,19 +90,19 @@ def test_saved_indexes_are_opened_as_one(tmp_path):
     assert "z" in index
     assert "w" not in index
     assert repr(index) == "<CodeIndex: 3 items, 2 codebooks of 2 codewords, 2 dimensions>"
-    found = index.search([[1, 0]], 5, filter=iter(["z", "x", "w"]))
-    assert found.ids.tolist() == [["x", "z", None, None, None]]
+    result = index.search([[1, 0]], 5, filter=iter(["z", "x", "w"]))
+    assert result.ids.tolist() == [["x", "z", None, None, None]]
 
 
 @pytest.mark.parametrize("ids", [([1, 5], [5, 6]), ([1, 9], [2, 1]), (["a", "c"], ["b", "c"])])
-def test_an_id_in_two_shards_is_refused_unless_told_otherwise(ids):
+def test_an_id_in_two_shards_is_rejected_by_default(ids):
     shards = [CodeIndex(_CODEBOOKS).add([[0, 0]] * len(each), each) for each in ids]
     with pytest.raises(DuplicateIdError, match=r"^id (5|1|'c') "):
         open_shards(shards)
-    assert len(CodeIndex.of_shards(shards, check_ids=False)) == 4
+    assert len(CodeIndex.from_shards(shards, check_ids=False)) == 4
 
 
-def test_shards_that_do_not_go_together_are_refused():
+def test_incompatible_shards_are_rejected():
     numbers = CodeIndex(_CODEBOOKS).add([[0, 0]])
     with pytest.raises(InvalidInputError, match="other codebooks"):
         open_shards([numbers, CodeIndex(_CODEBOOKS + 1)])
@@ -113,14 +113,14 @@ def test_shards_that_do_not_go_together_are_refused():
             open_shards(nothing)
 
 
-def test_more_items_than_rows_can_be_numbered_are_refused(monkeypatch):
+def test_too_many_items_for_row_numbers_are_rejected(monkeypatch):
     monkeypatch.setattr("acqh.index.snapshot.MAX_ROWS", 1)
     shards = [CodeIndex(_CODEBOOKS).add([[0, 0]], [number]) for number in range(2)]
     with pytest.raises(InvalidInputError, match="separately"):
         open_shards(shards)
 
 
-def test_what_is_changed_changes_no_shard():
+def test_changes_of_the_sharded_index_do_not_change_its_shards():
     shards = [CodeIndex(_CODEBOOKS).add([[0, 0]], [number]) for number in range(2)]
     index = open_shards(shards)
     assert index.remove([0]).add([[1, 1]]).ids.tolist() == [1, 2]
@@ -130,7 +130,7 @@ def test_what_is_changed_changes_no_shard():
 @pytest.mark.parametrize(
     "wrong", [[True], np.ones(3, dtype=bool), lambda ids: ids, ["a"], 7, "text"]
 )
-def test_a_filter_that_does_not_fit_is_refused(wrong):
+def test_a_filter_that_does_not_fit_is_rejected(wrong):
     shards = [CodeIndex(_CODEBOOKS).add([[0, 0]], [number]) for number in range(2)]
     with pytest.raises(InvalidInputError):
         open_shards(shards).search([[1, 0]], 1, filter=wrong)

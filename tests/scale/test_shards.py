@@ -1,4 +1,4 @@
-"""An index in shards, whoever makes them, finds what one index finds."""
+"""An index in shards gives the hits of one index."""
 
 import numpy as np
 import pytest
@@ -17,19 +17,19 @@ def parts(items, model, tmp_path_factory):
 
 @pytest.mark.parametrize("bounds", [(0, 230), (0, 0), (49, 50), (50, 100), (30, 171), (229, 230)])
 def test_rows_of_parts_are_those_of_the_whole(parts, bounds):
-    whole = np.concatenate([part.ids for part in parts])
-    found = [part.ids for part in parts.rows(*bounds)]
-    np.testing.assert_array_equal(np.concatenate([[], *found]), whole[slice(*bounds)])
+    full = np.concatenate([part.ids for part in parts])
+    result = [part.ids for part in parts.rows(*bounds)]
+    np.testing.assert_array_equal(np.concatenate([[], *result]), full[slice(*bounds)])
 
 
-def test_rows_that_are_not_there_are_refused(parts):
+def test_missing_rows_are_rejected(parts):
     with pytest.raises(InvalidInputError, match="no rows"):
         next(parts.rows(0, 231))
 
 
 @pytest.mark.parametrize("n_shards", [1, 3, 7])
 @pytest.mark.parametrize("where", ["here", "on workers"])
-def test_shards_find_what_one_index_finds(request, items, model, parts, tmp_path, n_shards, where):
+def test_shards_give_the_hits_of_one_index(request, items, model, parts, tmp_path, n_shards, where):
     client = None if where == "here" else request.getfixturevalue("client")
     build_shards(model.codebooks_, parts, tmp_path / "index", n_shards=n_shards, client=client)
     shards = acqh.load(tmp_path / "index")
@@ -39,10 +39,10 @@ def test_shards_find_what_one_index_finds(request, items, model, parts, tmp_path
     ).tolist()
     # Rounded queries: many scores are equal, so the order of ties shows.
     queries = np.round(model.project(items.views["text"][:40], view="text"))
-    found = shards.search(queries, 30)
+    result = shards.search(queries, 30)
     expected = build_index(model.codebooks_, parts).search(queries, 30)
-    np.testing.assert_array_equal(found.ids, expected.ids)
-    np.testing.assert_array_equal(found.scores, expected.scores)
+    np.testing.assert_array_equal(result.ids, expected.ids)
+    np.testing.assert_array_equal(result.scores, expected.scores)
 
 
 def test_fewer_shards_than_before_leave_none_of_those_behind(model, parts, tmp_path):
@@ -64,7 +64,7 @@ def test_shards_are_counted_as_they_are_made(model, parts, tmp_path):
 
 
 @pytest.mark.parametrize("where", ["here", "on workers"])
-def test_an_id_in_two_parts_is_refused(request, items, model, tmp_path, where):
+def test_an_id_in_two_parts_is_rejected(request, items, model, tmp_path, where):
     client = None if where == "here" else request.getfixturevalue("client")
     again = [MultiViewData(items.views, ids=items.ids + shift) for shift in (0, 229)]
     parts = encode_parts(model, again, tmp_path / "codes")
@@ -74,7 +74,7 @@ def test_an_id_in_two_parts_is_refused(request, items, model, tmp_path, where):
         open_shards(tmp_path / "index")
 
 
-def test_more_shards_than_items_are_refused(model, parts, tmp_path):
+def test_more_shards_than_items_are_rejected(model, parts, tmp_path):
     with pytest.raises(InvalidInputError, match="fewer"):
         build_shards(model.codebooks_, parts, tmp_path / "index", n_shards=231)
 
@@ -111,13 +111,13 @@ def test_workers_name_a_part_that_is_missing(client, items, model, tmp_path):
 
 def test_a_folder_of_parts_is_searched_as_it_is(items, model, parts):
     queries = model.project(items.views["text"][:20], view="text")
-    found = open_shards(parts.path).search(queries, 10)
+    result = open_shards(parts.path).search(queries, 10)
     expected = build_index(model.codebooks_, parts).search(queries, 10)
-    np.testing.assert_array_equal(found.ids, expected.ids)
-    np.testing.assert_array_equal(found.scores, expected.scores)
+    np.testing.assert_array_equal(result.ids, expected.ids)
+    np.testing.assert_array_equal(result.scores, expected.scores)
 
 
-def test_an_id_in_two_parts_of_a_folder_is_refused_when_it_is_opened(items, model, tmp_path):
+def test_an_id_in_two_parts_of_a_folder_is_rejected_when_it_is_opened(items, model, tmp_path):
     encode_parts(model, [items, items], tmp_path / "codes")
     with pytest.raises(DuplicateIdError):
         open_shards(tmp_path / "codes")

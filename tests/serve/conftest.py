@@ -1,5 +1,6 @@
 """A small collection, and real servers on loopback that serve it."""
 
+import asyncio
 import io
 import shutil
 import threading
@@ -13,7 +14,7 @@ from PIL import Image
 
 from acqh.collection import Collection, Item
 from acqh.serve import Settings, create_app
-from acqh.serve.run import Server, address_of, listen
+from acqh.serve.run import Listener, Server, address_of, listen
 from acqh.serve.settings import Limits
 
 WORDS = {
@@ -89,10 +90,10 @@ def serving(path, **settings):
     settings = {name: value for name, value in settings.items() if name not in names}
     chosen = Settings(collection=path, **{"port": 0, "n_threads": 2, **settings})
     ready = threading.Event()
-    with listen(chosen) as listening:
+    with Listener(listen(chosen)) as listening:
         app = create_app(chosen, limits=limits)
-        server = Server(app, limits, ready.set)
-        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        server = Server(app, limits, listening)
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve(ready.set)), daemon=True)
         thread.start()
         assert ready.wait(60), "the server did not start"
         try:
@@ -104,7 +105,7 @@ def serving(path, **settings):
                 client.connections = server.connections
                 yield client
         finally:
-            server.should_exit = True
+            server.stop()
             thread.join(10)
             assert not thread.is_alive(), "the server did not stop"
 

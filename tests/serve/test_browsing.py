@@ -1,10 +1,12 @@
 """What the page needs beside search: items of a filter, several images, vectors, files, a map."""
 
 import base64
+import io
 import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from acqh.cli.demo import emoji_items
 from acqh.collection import Collection, Item
@@ -100,6 +102,59 @@ def test_hits_name_the_file_and_lead_to_the_original(photographs, start):
         assert client.get("/item/original", params={"id": "sea 1.png"}).status_code == 404
 
 
+@pytest.mark.parametrize("kind", ["TIFF", "HEIF"])
+def test_originals_that_browsers_do_not_show_come_as_upright_jpeg(tmp_path, start, kind):
+    pytest.importorskip("pillow_heif").register_heif_opener()
+    folder = tmp_path / "images"
+    folder.mkdir()
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned by a quarter
+    left_red = Image.new("RGB", (60, 40), BLUE)
+    left_red.paste(RED, (0, 0, 30, 40))
+    left_red.save(folder / "a", kind, exif=exif.tobytes())
+    (folder / "b").write_bytes((folder / "a").read_bytes()[:-900])
+    made = [Item(text="red", labels=["x"], id=name, fields={"image": name}) for name in "ab"]
+    Collection.build(made, tmp_path / "a.acqh", n_components=2, text_encoder="tfidf").close()
+    with start(tmp_path / "a.acqh", originals=folder) as client:
+        answer = client.get("/item/original", params={"id": "a"})
+        assert answer.headers["content-type"] == "image/jpeg"
+        with Image.open(io.BytesIO(answer.content)) as image:
+            assert image.format == "JPEG"
+            assert image.size == (40, 60)
+            np.testing.assert_allclose(image.getpixel((20, 5)), RED, atol=20)  # now at the top
+            assert image.getexif().get(0x0112, 1) == 1
+        if kind == "TIFF":  # larger than the limit: decoded in strips
+            large = Image.new("RGB", (9_000, 8_000), RED)
+            large.save(folder / "a", kind, compression="tiff_lzw")
+            answer = client.get("/item/original", params={"id": "a"})
+            with Image.open(io.BytesIO(answer.content)) as image:
+                assert 2_048 <= image.width <= 4_096
+        damaged = client.get("/item/original", params={"id": "b"})
+        assert damaged.status_code in (404, 422)
+        assert str(tmp_path) not in damaged.text
+
+
+def test_videos_are_served_in_ranges(tmp_path, start, make_video):
+    pytest.importorskip("av")
+    folder = tmp_path / "images"
+    folder.mkdir()
+    content = make_video(folder / "a.mov").read_bytes()
+    made = [Item(text="walk", labels=["x"], id="a.mov", fields={"image": "a.mov"})]
+    Collection.build(made, tmp_path / "a.acqh", n_components=2, text_encoder="tfidf").close()
+    with start(tmp_path / "a.acqh", originals=folder) as client:
+        whole = client.get("/item/original", params={"id": "a.mov"})
+        assert (whole.content, whole.headers["content-type"]) == (content, "video/mp4")
+        headers = {"Range": "bytes=100-299"}
+        part = client.get("/item/original", params={"id": "a.mov"}, headers=headers)
+        assert (part.status_code, part.content) == (206, content[100:300])
+        assert part.headers["content-range"] == f"bytes 100-299/{len(content)}"
+        headers = {"Range": f"bytes={len(content)}-"}
+        beyond = client.get("/item/original", params={"id": "a.mov"}, headers=headers)
+        assert beyond.status_code == 416
+        answer = client.post("/search/images", files={"image": content})
+        assert answer.status_code == 422
+
+
 def test_originals_lie_in_the_folder_of_images_and_are_images(tmp_path, start, make_picture):
     folder = tmp_path / "images"
     folder.mkdir()
@@ -135,7 +190,7 @@ def test_the_map_puts_what_is_alike_together_and_is_made_once(
 ):
     with start(built) as client:
         first = client.get("/map").json()
-        monkeypatch.setattr("acqh.web.overview.make_map", None)  # not asked again
+        monkeypatch.setattr("acqh.serve.handlers.make_map", None)  # not asked again
         assert client.get("/map").json() == first
     assert first["n_items"] == len(first["points"]) == 38
     assert {point["id"] for point in first["points"]} == set(collection)
@@ -188,6 +243,6 @@ def test_images_without_texts_are_asked_what_they_show(tmp_path, collection):
     with Collection.build(vehicles, tmp_path / "bare.acqh") as bare:
         found = examples_in(bare)
         assert found
-        for thing in found:
-            assert bare.search(text=thing, k=3, mode="semantic").n_confident == 3
+        for thing in found:  # a tag may be that of a single image
+            assert bare.search(thing, k=3, mode="semantic").n_confident >= 1
     assert examples_in(collection) == []  # it has texts

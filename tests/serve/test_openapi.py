@@ -41,7 +41,7 @@ def test_a_guarded_service_that_can_be_written_to_keeps_to_its_description(
         printed = schemathesis(
             client, tmp_path, "--header", header, "--include-tag=write", "--phases=coverage,fuzzing"
         )
-    assert "Tested: 3" in printed
+    assert "Tested: 4" in printed
 
 
 def test_the_description_names_the_limits_and_every_problem(built, start, token_files):

@@ -6,6 +6,12 @@ import pytest
 
 from acqh.collection import Collection
 from acqh.collection.disk.generations import current_folder
+from acqh.serve import Settings
+from acqh.serve.live import Live
+from acqh.serve.metrics import FOLDER, Metrics
+from acqh.serve.settings import Limits
+from acqh.serve.verify import verified_generation
+from acqh.web.overview import make_map
 
 
 @pytest.fixture
@@ -137,6 +143,44 @@ def test_a_damaged_rebuild_keeps_the_old_collection_and_says_so(
         assert "acqh_reload_failed 0.0" in client.get("/metrics").text
 
 
+def test_the_serving_process_does_not_verify(own_copy, start, monkeypatch):
+    with start(own_copy, reload_seconds=60) as client:
+        monkeypatch.setattr("acqh.serve.verify.check_store", None)
+        assert client.app.state.live.reload()
+
+
+def test_a_manifest_is_verified_once_for_all_workers(own_copy, start, monkeypatch, tmp_path):
+    verified = []
+
+    def verify(path):
+        verified.append(path)
+        return verified_generation(path)
+
+    monkeypatch.setattr("acqh.serve.live.verified_generation", verify)
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    lives = [Live(Settings(collection=own_copy), Limits(), Metrics()) for _ in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(Live.reload, lives)) == [True, True]
+    assert len(verified) == 1
+    for live in lives:
+        live.close()
+
+
+def test_the_map_is_computed_once_for_all_workers(own_copy, start, monkeypatch, tmp_path):
+    computed = []
+
+    def compute(collection):
+        computed.append(collection)
+        return make_map(collection)
+
+    monkeypatch.setattr("acqh.serve.handlers.make_map", compute)
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    with start(own_copy) as first, start(own_copy) as second, ThreadPoolExecutor(2) as pool:
+        maps = list(pool.map(lambda client: client.get("/map").json(), [first, second]))
+    assert maps[0] == maps[1]
+    assert len(computed) == 1
+
+
 def test_a_collection_that_is_gone_is_still_served(own_copy, start):
     with start(own_copy, reload_seconds=0.02) as client:
         before = n_items(client)
@@ -157,7 +201,10 @@ def test_the_previous_collection_is_closed_when_no_request_uses_it(own_copy, sta
         return search(self, text=text, **others)
 
     monkeypatch.setattr(Collection, "search", stuck)
-    with start(own_copy, reload_seconds=60) as client, ThreadPoolExecutor(1) as pool:
+    with (
+        start(own_copy, reload_seconds=60, max_work_seconds=600) as client,
+        ThreadPoolExecutor(1) as pool,
+    ):
         live = client.app.state.live
         store = live.collection.opened.store
         waiting = pool.submit(client.post, "/search", json={"text": "stuck"})

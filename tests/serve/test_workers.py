@@ -1,13 +1,15 @@
 """Several worker processes behind one listening socket."""
 
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx
@@ -101,6 +103,33 @@ def test_a_worker_that_dies_is_replaced_and_shutdown_ends_all(own_copy, tmp_path
     assert "Traceback" not in (tmp_path / "log").read_text()
 
 
+def n_sockets(pid):
+    """Return how many sockets a process has open."""
+    links = [path for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()]
+    return sum(str(path.readlink()).startswith("socket:") for path in links)
+
+
+def test_connections_are_spread_evenly(own_copy, tmp_path):
+    with serving(own_copy, tmp_path / "log") as (client, process):
+        before = {pid: n_sockets(pid) for pid in children(process)}
+        address = client.base_url.host, client.base_url.port
+        opened = [socket.create_connection(address) for _ in range(20)]
+        until(lambda: sum(map(n_sockets, before)) == sum(before.values()) + 20)
+        assert sorted(n_sockets(pid) - before[pid] for pid in before) == [10, 10]
+        for connection in opened:
+            connection.close()
+
+
+def test_1000_idle_connections_hold_nobody_up(own_copy, tmp_path):
+    with serving(own_copy, tmp_path / "log") as (client, _):
+        address = client.base_url.host, client.base_url.port
+        with ExitStack() as idle:
+            for _ in range(1_000):
+                idle.enter_context(socket.create_connection(address))
+            statuses = [ask(client, "/search", json={"text": "cat"}).status_code for _ in range(20)]
+        assert set(statuses) == {200}
+
+
 def test_workers_end_with_their_supervisor(own_copy, tmp_path):
     with serving(own_copy, tmp_path / "log") as (_, process):
         workers = children(process)
@@ -164,3 +193,12 @@ def test_an_interrupt_while_workers_start_ends_all_without_a_traceback(own_copy,
     process.wait(60)
     text = log.read_text()
     assert "Traceback" not in text, text
+
+
+def test_nothing_is_lost_through_writes_retraining_and_killed_workers():
+    program = Path(__file__).parents[2] / "tools" / "soak_serve.py"
+    command = [sys.executable, str(program), "--minutes", "0.25"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    counts = json.loads(done.stdout.splitlines()[-1])
+    assert {counts[name] for name in ("failed", "lost", "damage", "tracebacks")} == {0}, done.stderr
+    assert min(counts[name] for name in ("searches", "added", "killed", "retrained")) > 0

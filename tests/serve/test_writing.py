@@ -107,6 +107,47 @@ def test_an_id_that_is_taken_is_not_replaced_unless_asked(guarded):
     assert guarded.get("/item?id=cat-0-0", headers=READ).json()["text"] == "red car"
 
 
+def test_metadata_is_set_and_removed_and_the_rest_stays(guarded):
+    address = "/item?id=odd%2F100%25%23%3F.jpg"
+    before = guarded.get(address, headers=READ).json()
+    changes = {"text": "our black cat", "labels": ["cat", "pet"], "fields": {"favourite": True}}
+    changed = guarded.patch(address, json=changes, headers=WRITE)
+    assert changed.status_code == 200, changed.text
+    assert changed.json() == guarded.get(address, headers=READ).json()
+    assert {name: changed.json()[name] for name in ("text", "labels")} == {
+        "text": "our black cat",
+        "labels": ["cat", "pet"],
+    }
+    body = {"where": {"favourite": True}}
+    found = guarded.post("/browse", json=body, headers=READ).json()["hits"]
+    assert [hit["id"] for hit in found] == [before["id"]]
+    restored = {"text": before["text"], "labels": before["labels"], "fields": {"favourite": None}}
+    assert guarded.patch(address, json=restored, headers=WRITE).json() == before
+    only = guarded.patch(address, json={"fields": {"hidden": True}}, headers=WRITE).json()
+    assert (only["text"], only["labels"]) == (before["text"], before["labels"])
+    guarded.patch(address, json={"fields": {"hidden": None}}, headers=WRITE)
+
+
+@pytest.mark.parametrize(
+    ("identifier", "body", "headers", "status"),
+    [
+        ("plain", {"text": "x"}, {}, 401),
+        ("plain", {"text": "x"}, READ, 401),
+        ("nothing", {"text": "x"}, WRITE, 404),
+        ("plain", {"text": 3}, WRITE, 422),
+        ("plain", {"labels": "cat"}, WRITE, 422),
+        ("plain", {"path": "/etc/passwd"}, WRITE, 422),
+        ("plain", {"text": ""}, WRITE, 422),  # it would have neither image nor text
+    ],
+)
+def test_metadata_that_cannot_be_set_is_rejected(guarded, identifier, body, headers, status):
+    before = guarded.get("/item?id=plain", headers=READ).json()
+    response = guarded.patch("/item", params={"id": identifier}, json=body, headers=headers)
+    assert response.status_code == status
+    assert response.json()["status"] == status
+    assert guarded.get("/item?id=plain", headers=READ).json() == before
+
+
 @pytest.mark.parametrize(
     "items",
     [[], [{}], [{"text": 3}], [{"image": "nonsense"}], [{"text": "a", "labels": "cat"}],

@@ -1,4 +1,4 @@
-"""Sums without labels, and the sample of rows: the same however the items came."""
+"""Statistics without labels, and the sample of rows: independent of the order of items."""
 
 import numpy as np
 import pytest
@@ -45,72 +45,72 @@ def assert_same(first, second):
 
 @settings(max_examples=20)
 @given(st.integers(1, 40), st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float64]))
-def test_sums_over_items_that_have_two_views_are_those_of_these_items(n_items, seed, dtype):
+def test_pairwise_statistics_use_the_items_with_both_views(n_items, seed, dtype):
     views, labels, present = draw(np.random.default_rng(seed), n_items, dtype)
-    stats = Statistics.of(views, labels, present, config=CONFIG)
+    stats = Statistics.from_views(views, labels, present, config=CONFIG)
     dense = {
         name: (it.toarray() if sp.issparse(it) else it).astype(float) for name, it in views.items()
     }
     every = np.ones(n_items, dtype=bool)
     for first, second in (("image", "text"), ("text", "sound"), ("sound", "image")):
         both = present.get(first, every) & present.get(second, every)
-        found = stats.moments(first, second)
-        assert found.n_items == np.count_nonzero(both)
+        result = stats.moments(first, second)
+        assert result.n_items == np.count_nonzero(both)
         if both.any():
             a, b = dense[first][both], dense[second][both]
-            np.testing.assert_allclose(found.gram(first), a.T @ a, atol=1e-9)
-            np.testing.assert_allclose(found.totals[second], b.sum(axis=0), atol=1e-9)
-            np.testing.assert_allclose(found.product(first, second), a.T @ b, atol=1e-9)
+            np.testing.assert_allclose(result.gram(first), a.T @ a, atol=1e-9)
+            np.testing.assert_allclose(result.totals[second], b.sum(axis=0), atol=1e-9)
+            np.testing.assert_allclose(result.product(first, second), a.T @ b, atol=1e-9)
     assert stats.n_items == n_items
 
 
 @settings(max_examples=20)
 @given(st.integers(2, 60), st.integers(0, 2**32 - 1))
-def test_any_chunking_and_order_gives_the_same_sums_and_sample(n_items, seed):
+def test_statistics_and_sample_are_independent_of_chunks_and_order(n_items, seed):
     rng = np.random.default_rng(seed)
     part = draw(rng, n_items)
-    whole = Statistics.of(*part, config=CONFIG)
+    full = Statistics.from_views(*part, config=CONFIG)
     rows = [it for it in np.array_split(rng.permutation(n_items), rng.integers(1, 6)) if len(it)]
     chunks = [take(part, chunk) for chunk in rows]
-    streamed = Statistics.of(*chunks[0], config=CONFIG)
-    merged = Statistics.of(*chunks[0], config=CONFIG)
+    streamed = Statistics.from_views(*chunks[0], config=CONFIG)
+    merged = Statistics.from_views(*chunks[0], config=CONFIG)
     for chunk in chunks[1:]:
         streamed.update(*chunk)
-        merged = merged + Statistics.of(*chunk, config=CONFIG)
-    assert_same(whole, streamed)
-    assert_same(whole, merged)
-    again = unpack(*pack(whole, HOMES), HOMES)
-    assert_same(whole, again)
-    np.testing.assert_array_equal(whole.sample.keys, streamed.sample.keys)
+        merged = merged + Statistics.from_views(*chunk, config=CONFIG)
+    assert_same(full, streamed)
+    assert_same(full, merged)
+    again = unpack(*pack(full, HOMES), HOMES)
+    assert_same(full, again)
+    np.testing.assert_array_equal(full.sample.keys, streamed.sample.keys)
 
 
 @settings(max_examples=20)
 @given(st.integers(4, 40), st.integers(0, 2**32 - 1))
-def test_what_is_subtracted_was_never_there(n_items, seed):
+def test_subtracting_inverts_adding(n_items, seed):
     part = draw(np.random.default_rng(seed), n_items)
     config = StatisticsConfig("all", 100)
     half = np.arange(n_items // 2)
-    whole = Statistics.of(*part, config=config)
-    left = whole - Statistics.of(*take(part, half), config=config)
-    rest = Statistics.of(*take(part, np.arange(n_items // 2, n_items)), config=config)
+    full = Statistics.from_views(*part, config=config)
+    left = full - Statistics.from_views(*take(part, half), config=config)
+    rest = Statistics.from_views(*take(part, np.arange(n_items // 2, n_items)), config=config)
     assert_same(left, rest)
 
 
-def test_a_full_sample_gives_rows_back_and_merges_on_what_both_know():
+def test_a_full_sample_removes_rows_and_merges_on_the_common_range():
     part = draw(np.random.default_rng(0), 60)
-    whole = Statistics.of(*part, config=CONFIG)
+    full = Statistics.from_views(*part, config=CONFIG)
     gone = np.arange(40)
-    left = (whole - Statistics.of(*take(part, gone), config=CONFIG)).sample
-    rest = Statistics.of(*take(part, np.arange(40, 60)), config=CONFIG).sample
+    left = (full - Statistics.from_views(*take(part, gone), config=CONFIG)).sample
+    rest = Statistics.from_views(*take(part, np.arange(40, 60)), config=CONFIG).sample
     assert len(left) < 12
     np.testing.assert_array_equal(left.keys, rest.keys[: len(left)])
     with pytest.raises(InvalidInputError, match="not fitted"):
-        Statistics.of(*take(part, gone), config=CONFIG).sample - rest
+        Statistics.from_views(*take(part, gone), config=CONFIG).sample - rest
 
 
 def test_equal_rows_are_kept_once_and_counted():
     X = np.repeat(np.eye(3), [4, 1, 2], axis=0)
-    sample = Statistics.of({"image": X}, None, config=CONFIG).sample
+    sample = Statistics.from_views({"image": X}, None, config=CONFIG).sample
     assert sorted(sample.counts.tolist()) == [1, 2, 4]
 
 
@@ -118,16 +118,16 @@ def test_a_row_has_the_same_key_sparse_dense_single_or_double():
     X = np.round(np.random.default_rng(0).normal(size=(9, 5)), 1).astype(np.float32)
     X[X < 0] = 0
     forms = [X, X.astype(np.float64), sp.csr_array(X), np.asfortranarray(X)]
-    keys = [Statistics.of({"image": it}, None, config=CONFIG).sample.keys for it in forms]
+    keys = [Statistics.from_views({"image": it}, None, config=CONFIG).sample.keys for it in forms]
     for other in keys[1:]:
         np.testing.assert_array_equal(other, keys[0])
-    other = Statistics.of({"text": X}, None, config=CONFIG).sample.keys
+    other = Statistics.from_views({"text": X}, None, config=CONFIG).sample.keys
     assert not np.intersect1d(other, keys[0]).size
 
 
 def test_rows_that_differ_in_one_bit_or_in_the_order_of_columns_have_different_keys():
     X = np.vstack([np.eye(40), 2 * np.eye(40), np.nextafter(np.eye(40), 2)]).astype(np.float64)
-    sample = Statistics.of({"image": X}, None).sample
+    sample = Statistics.from_views({"image": X}, None).sample
     assert len(sample) == len(np.unique(X, axis=0))
 
 
@@ -143,8 +143,8 @@ def test_products_of_a_sparse_and_a_dense_view_are_those_of_dense_ones(dtype):
 
 def test_a_copy_stays_as_it_was_when_the_original_gets_more():
     views, labels, present = draw(np.random.default_rng(0), 20)
-    stats = Statistics.of(views, labels, present, config=CONFIG)
-    copies = [stats.copy(), stats + Statistics.of(views, labels, present, config=CONFIG)]
+    stats = Statistics.from_views(views, labels, present, config=CONFIG)
+    copies = [stats.copy(), stats + Statistics.from_views(views, labels, present, config=CONFIG)]
     before = [pack(copy, HOMES)[1] for copy in copies]
     stats.update(views, labels, present)
     for copy, arrays in zip(copies, before, strict=True):
@@ -152,10 +152,10 @@ def test_a_copy_stays_as_it_was_when_the_original_gets_more():
             np.testing.assert_array_equal(array, arrays[key], err_msg=key)
 
 
-def test_rows_sampled_apart_from_the_sums_give_the_same():
+def test_separately_sampled_rows_give_the_same_result():
     views, labels, present = draw(np.random.default_rng(0), 40)
     everyone = {"image": np.ones(40, dtype=bool), **present}
-    apart = Statistics.of(views, labels, present, config=CONFIG).copy()
+    apart = Statistics.from_views(views, labels, present, config=CONFIG).copy()
     other = Statistics({"image": 4, "text": 6, "sound": 2}, 3, CONFIG)
     other.update(views, labels, present, rows={})
     assert len(other.sample) == 0

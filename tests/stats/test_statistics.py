@@ -54,9 +54,9 @@ def dense_oracle(views, labels, present):
 
 
 @given(st.integers(1, 60), st.integers(0, 2**32 - 1), st.sampled_from([np.float32, np.float64]))
-def test_sums_agree_with_adding_item_by_item(n_items, seed, dtype):
+def test_statistics_equal_those_added_item_by_item(n_items, seed, dtype):
     views, labels, present = draw(np.random.default_rng(seed), n_items, dtype=dtype)
-    stats = Statistics.of(views, labels, present)
+    stats = Statistics.from_views(views, labels, present)
     grams, sums = dense_oracle(views, labels, present)
     sets = stats.label_sets.matrix()
     for name, view in stats.views.items():
@@ -69,47 +69,47 @@ def test_sums_agree_with_adding_item_by_item(n_items, seed, dtype):
 
 
 @given(st.integers(2, 80), st.integers(0, 2**32 - 1))
-def test_any_chunking_and_order_gives_the_same_sums(n_items, seed):
+def test_statistics_are_independent_of_chunks_and_order(n_items, seed):
     rng = np.random.default_rng(seed)
     part = draw(rng, n_items)
-    whole = Statistics.of(*part)
+    full = Statistics.from_views(*part)
     rows = np.array_split(rng.permutation(n_items), rng.integers(1, 6))
     chunks = [take(part, chunk) for chunk in rows if len(chunk)]
-    streamed = Statistics.of(*chunks[0])
-    merged = Statistics.of(*chunks[0])
+    streamed = Statistics.from_views(*chunks[0])
+    merged = Statistics.from_views(*chunks[0])
     for chunk in chunks[1:]:
         streamed.update(*chunk)
-        merged = Statistics.of(*chunk) + merged
-    assert_same(whole, streamed)
-    assert_same(whole, merged)
+        merged = Statistics.from_views(*chunk) + merged
+    assert_same(full, streamed)
+    assert_same(full, merged)
 
 
 @given(st.integers(2, 60), st.integers(0, 2**32 - 1))
-def test_forgetting_is_never_having_seen(n_items, seed):
+def test_forget_inverts_add(n_items, seed):
     part = draw(np.random.default_rng(seed), n_items)
     cut = n_items // 2
     first, second = take(part, slice(0, cut)), take(part, slice(cut, None))
-    both = Statistics.of(*first) + Statistics.of(*second)
-    assert_same(both - Statistics.of(*second), Statistics.of(*first))
+    both = Statistics.from_views(*first) + Statistics.from_views(*second)
+    assert_same(both - Statistics.from_views(*second), Statistics.from_views(*first))
 
 
-def test_forgetting_what_was_never_added_is_refused():
-    a = Statistics.of({"image": np.eye(2)}, np.eye(2, dtype=np.uint8))
-    b = Statistics.of({"image": np.eye(2)}, np.array([[1, 1], [1, 1]], dtype=np.uint8))
+def test_forgetting_items_that_were_not_added_is_rejected():
+    a = Statistics.from_views({"image": np.eye(2)}, np.eye(2, dtype=np.uint8))
+    b = Statistics.from_views({"image": np.eye(2)}, np.array([[1, 1], [1, 1]], dtype=np.uint8))
     with pytest.raises(InvalidInputError, match="forget"):
         a - b
 
 
-def test_sums_do_not_share_memory_with_their_parts():
-    a = Statistics.of({"image": np.eye(2)}, np.eye(2, dtype=np.uint8))
+def test_merged_statistics_do_not_share_memory_with_their_parts():
+    a = Statistics.from_views({"image": np.eye(2)}, np.eye(2, dtype=np.uint8))
     b = a.copy()
     b.update({"image": np.ones((1, 2))}, np.array([[1, 0]]))
     assert a.n_items == 2
     np.testing.assert_array_equal(a.views["image"].gram, np.eye(2))
 
 
-def test_other_views_widths_or_label_columns_are_refused():
-    stats = Statistics.of({"image": np.eye(2)}, np.eye(2, dtype=np.uint8))
+def test_other_views_widths_or_label_columns_are_rejected():
+    stats = Statistics.from_views({"image": np.eye(2)}, np.eye(2, dtype=np.uint8))
     with pytest.raises(ViewError, match=r"'text'"):
         stats.update({"text": np.eye(2)}, np.eye(2))
     with pytest.raises(ViewError, match="3 columns"):
@@ -117,19 +117,19 @@ def test_other_views_widths_or_label_columns_are_refused():
     with pytest.raises(LabelError, match="3 columns"):
         stats.update({"image": np.eye(2)}, np.eye(2, 3))
     with pytest.raises(ViewError, match="same views"):
-        stats + Statistics.of({"text": np.eye(2)}, np.eye(2, dtype=np.uint8))
+        stats + Statistics.from_views({"text": np.eye(2)}, np.eye(2, dtype=np.uint8))
     with pytest.raises(LabelError, match="2 and 3 labels"):
-        stats + Statistics.of({"image": np.eye(2)}, np.eye(2, 3, dtype=np.uint8))
+        stats + Statistics.from_views({"image": np.eye(2)}, np.eye(2, 3, dtype=np.uint8))
 
 
 def test_arrays_restore_the_statistics():
-    stats = Statistics.of(*draw(np.random.default_rng(0), 20))
+    stats = Statistics.from_views(*draw(np.random.default_rng(0), 20))
     assert_same(unpack(*pack(stats, HOMES), HOMES), stats, rtol=0)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.uint8, np.int64])
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
-def test_sums_are_those_of_whole_matrices(dtype, make):
+def test_statistics_equal_those_of_full_matrices(dtype, make):
     rng = np.random.default_rng(1)
     rows = rng.integers(0, 3, size=(5000, 7)).astype(dtype)
     sets = rng.integers(0, 4, size=5000)

@@ -34,5 +34,13 @@ BYTES, MODIFIED, DIGEST = "bytes", "modified", "sha256"
 FILE_FIELDS: Final = tuple(name for name, field in FIELDS.items() if field.is_of_file)
 # Keyword search covers these like captions.
 TITLE_FIELDS: Final = tuple(name for name, field in FIELDS.items() if field.is_title)
+# Metadata that acqh detects in images and files, apart from what people give; see `Item`.
+DATE_SOURCE, KIND, TAGS, TEXT_IN_IMAGE = "date_source", "kind", "tags", "text_in_image"
+DETECTED: Final = (DATE, DATE_SOURCE, KIND, TAGS, TEXT_IN_IMAGE)
+# Of images; that of a video is "video".
+KINDS: Final = ("photo", "screenshot", "document", "drawing")
+PHOTO: Final = KINDS[0]
+# Filters name one of the suggested tags.
+TAG: Final = "tag"
 # Names of the image file of an item: in a table, or in a tracked folder.
 IMAGE_FIELDS: Final = (IMAGE, FILE)

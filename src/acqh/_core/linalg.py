@@ -98,9 +98,9 @@ def whiten(gram: Floats, ridge: float = 0.0, *, floor: float = 0.0) -> Floats:
     array([[0.5],
            [0. ]])
     """
-    values, vectors = scipy.linalg.eigh(np.asarray(gram, dtype=np.float64), check_finite=False)
-    keep = values > max(RANK_TOLERANCE * values[-1], floor)
-    return np.asarray((vectors[:, keep] / np.sqrt(values[keep] + ridge))[:, ::-1])
+    form = EigenForm.of(np.asarray(gram, dtype=np.float64))
+    keep = form.values > max(RANK_TOLERANCE * form.values[-1], floor)
+    return np.asarray((form.vectors[:, keep] / np.sqrt(form.values[keep] + ridge))[:, ::-1])
 
 
 def principal_directions(gram: Floats, n_directions: int) -> Floats:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from acqh import __version__
-from acqh.cli import collections, demo, export, features, research, search
+from acqh.cli import collections, demo, encoders, export, features, research, search
 from acqh.cli._help import Command, Group, split_help
 from acqh.cli._options import flag
 from acqh.cli._output import in_options, output
@@ -32,6 +32,7 @@ app = typer.Typer(
     **_SETTINGS,
 )
 _export = typer.Typer(help="Export a collection or an index to other formats.", **_SETTINGS)
+_datasets = typer.Typer(**{**_SETTINGS, "no_args_is_help": False})
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Start here": (demo.demo, collections.open_folder),
     "Photos and texts": (
@@ -45,6 +46,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         collections.retrain,
         collections.info,
         collections.duplicates,
+        encoders.encoders,
     ),
     "Vectors": (
         features.compress,
@@ -54,9 +56,25 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         features.encode,
         features.index,
     ),
-    "Research": (research.bench, research.report, research.datasets),
+    "Research": (research.bench, research.report),
     "Files": (collections.verify,),
 }
+# The same as in CITATION.cff and README.md, which a test compares.
+_BIBTEX = f"""\
+@article{{wang2020acqh,
+  title   = {{Asymmetric Correlation Quantization Hashing for Cross-modal Retrieval}},
+  author  = {{Wang, Lu and Yang, Jie}},
+  journal = {{arXiv preprint arXiv:2001.04625}},
+  year    = {{2020}},
+  url     = {{https://arxiv.org/abs/2001.04625}}
+}}
+
+@software{{acqh,
+  title   = {{acqh: cross-modal retrieval from a few bytes per item}},
+  author  = {{{{the acqh authors}}}},
+  version = {{{__version__}}},
+  year    = {{2026}}
+}}"""
 _log = logging.getLogger(__name__)
 # Every command takes these, except that serve and open print no result.
 _SHARED = {
@@ -113,11 +131,23 @@ for panel, functions in _PANELS.items():
 for function in (export.site, export.parquet, export.faiss):
     _register(_export, None, function)
 app.add_typer(_export, name="export", rich_help_panel="Files")
+_register(_datasets, None, research.prepare)
+_text, _examples = split_help(inspect.getdoc(research.datasets) or "")
+_datasets.callback(invoke_without_command=True, help=_text, epilog=_examples)(
+    _command(research.datasets)
+)
+app.add_typer(_datasets, name="datasets", rich_help_panel="Research")
 
 
 def _print_version(is_set: bool) -> None:
     if is_set:
         print(f"acqh {__version__}")
+        raise typer.Exit
+
+
+def _print_citation(is_set: bool) -> None:
+    if is_set:
+        print(_BIBTEX)
         raise typer.Exit
 
 
@@ -129,6 +159,12 @@ def _root(
             "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
+    cite: Annotated[
+        bool,
+        typer.Option(
+            "--cite", callback=_print_citation, is_eager=True, help="Show BibTeX and exit."
+        ),
+    ] = False,
 ) -> None:
     pass
 
@@ -137,7 +173,9 @@ def main() -> None:
     """Run the command line; exit with 0 on success, 1 on failure, 2 for a wrong call."""
     warnings.showwarning = output.warn
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # characters that a terminal lacks are no error
+        if isinstance(
+            stream, TextIOWrapper
+        ):  # characters that a terminal cannot show are not an error
             stream.reconfigure(errors="replace")
     try:
         app()
@@ -148,7 +186,7 @@ def main() -> None:
             raise SystemExit(getattr(status.__context__.__context__, "exit_code", 0)) from None
         raise
     except (AcqhError, OSError, MemoryError) as error:
-        # A mistake, a full disk or too little memory: a traceback would hide the message.
+        # For wrong input, a full disk or too little memory, a traceback would hide the message.
         if output.verbose:
             traceback.print_exc()
         print(f"acqh: {_sentence(error)}", file=sys.stderr)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from typer import Argument, BadParameter, Option
 
 from acqh._core.fields import FILE, IMAGE_FIELDS
+from acqh._core.languages import Language
 from acqh.cli._output import reporting
 from acqh.errors import AcqhError, CollectionError, InvalidInputError
 
@@ -109,12 +110,21 @@ QueryEncoderOption = Annotated[
         rich_help_panel="Encoders",
     ),
 ]
+LanguageOption = Annotated[
+    Language,
+    Option(
+        help="Language of the texts (ISO 639-1). All but English need the extra languages.",
+        envvar="ACQH_LANGUAGE",
+        rich_help_panel="Encoders",
+    ),
+]
 WhereOption = Annotated[
     list[str] | None,
     Option(
         metavar="FIELD=VALUE",
-        help="Use only items with this value, such as label=dog or year=2021. May be repeated: "
-        "all must hold.",
+        help="Use only items with this value, such as label=dog, date=2021-07, kind=photo or "
+        "tag=violin. Also 'date>=2023-01-31', 'year>2005', kind!=photo, or tag~vio (contains). "
+        "May be repeated: all must hold.",
         rich_help_panel="Filters",
     ),
 ]
@@ -133,7 +143,7 @@ def as_pixels(megapixels: float | None) -> int | None:
 
 @contextmanager
 def working(address: str | None) -> Iterator[dict[str, Any]]:
-    """Give the arguments of a step: the client of a cluster or None, and the progress callback."""
+    """Yield the arguments of a step: the client of a cluster or None, and the progress callback."""
     with ExitStack() as stack:
         client = None
         if address is not None:
@@ -150,7 +160,7 @@ def check_kind(path: Path, *, is_collection: bool) -> None:
     try:
         kind = kind_of(path)
     except (AcqhError, OSError):
-        return  # opening it raises a better message
+        return  # opening it raises an error with a better message
     if not is_collection and kind == "collection":
         raise InvalidInputError(f"{path} is a collection; use: acqh search {path} WORDS...")
     if is_collection and kind in ("code-index", "code-parts"):

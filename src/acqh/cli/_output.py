@@ -36,13 +36,15 @@ _OPTION_NAMES = {
     "label_separator": "--label-separator",
     "query_view": "--queries-column",
     "data_dir": "--data-dir",
+    "rerank_k": "--candidates",
+    "rerank=": "--rerank",
 }
 _OPTION = re.compile(rf"`?(?<![\w-])({'|'.join(_OPTION_NAMES)})(?!\w)`?")
 
 
 @dataclass
 class Output:
-    """How much the command prints, from ``--verbose``, ``--quiet`` and ``--json``."""
+    """Verbosity of the command, from ``--verbose``, ``--quiet`` and ``--json``."""
 
     verbose: bool = False
     quiet: bool = False
@@ -67,7 +69,7 @@ class Output:
         return logging.DEBUG if self.verbose else logging.ERROR if self.quiet else default
 
     def note(self, text: str) -> None:
-        """Print to stderr what is neither a result nor an error."""
+        """Print a message to stderr that is neither a result nor an error."""
         if not self.quiet:
             print(text, file=sys.stderr)
 
@@ -101,9 +103,9 @@ def in_options(message: str) -> str:
 
 
 class Reporter:
-    """Shows progress: on `bar` if there is one, otherwise as a line every ten seconds.
+    """Show progress on `bar` if there is one, otherwise as a line every ten seconds.
 
-    `bar`: as `make_bar` returns it. `clock`: returns seconds.
+    `bar`: progress display from `make_bar`. `clock`: function that returns seconds.
     """
 
     def __init__(self, bar: Any = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -132,7 +134,7 @@ class Reporter:
 
 @contextmanager
 def reporting() -> Iterator[Reporter]:
-    """Give a callback that shows progress on stderr."""
+    """Yield a callback that shows progress on stderr."""
     if output.quiet or not sys.stderr.isatty():
         yield Reporter()
     else:
@@ -209,10 +211,10 @@ def check_vacant(path: Path, *, overwrite: bool = False) -> None:
 
 @contextmanager
 def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Give a temporary folder next to an ``--out``; it gets this name at the end.
+    """Yield a temporary folder next to ``--out``, and rename it at the end.
 
-    An empty folder is replaced. Raises InvalidInputError: the output exists, at the start or, with
-    two commands for one output, at the end.
+    An empty folder is replaced. Raises InvalidInputError: the output exists at the start, or at the
+    end if two commands write to one output.
     """
     if not path.parent.is_dir():
         raise InvalidInputError(f"the folder {path.parent} does not exist; create it first")
@@ -251,7 +253,7 @@ def print_result(facts: Any, text: str | Callable[[], object]) -> None:
 
 
 def print_done(facts: dict[str, Any], text: str) -> None:
-    """Print what a command wrote, and how long that took."""
+    """Print the output path of a command and its time."""
     facts = {**facts, "seconds": round(output.seconds, 3)}
     print_result(facts, f"{text} ({output.seconds:.1f} s).")
 
@@ -318,7 +320,7 @@ def print_skipped(skipped: Sequence[tuple[str, str]]) -> None:
     """Print skipped items to stderr, grouped by reason; the most frequent reason first."""
     groups: dict[str, list[tuple[str, str]]] = {}
     for name, reason in skipped:
-        # Reasons that differ in names and numbers alone are one.
+        # Reasons that differ only in names and numbers are grouped.
         key = re.sub(r"\d[\d,.]*", "0", reason.replace(name, "").replace(Path(name).name, ""))
         groups.setdefault(key, []).append((name, reason))
     for group in sorted(groups.values(), key=len, reverse=True):

@@ -1,7 +1,11 @@
-"""Commands that make collections and change them."""
+"""Commands that build and change collections."""
 
+import os
 import shlex
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import datetime
 from difflib import get_close_matches
@@ -15,6 +19,7 @@ from acqh.cli._options import (
     CollectionArgument,
     ComponentsOption,
     LabelSeparatorOption,
+    LanguageOption,
     MegapixelsOption,
     SeedOption,
     TargetsOption,
@@ -32,8 +37,11 @@ from acqh.cli._output import (
     print_skipped,
     reporting,
 )
-from acqh.errors import CollectionError, InvalidInputError
+from acqh.cli.encoders import fetch_model
+from acqh.errors import AcqhError, CollectionError, InvalidInputError
 
+# Seconds between two checks of a watched folder.
+_WATCH_SECONDS = 2.0
 # Seconds that a change waits for another one: retraining takes minutes.
 _TIMEOUT_SECONDS = 3_600.0
 # Options whose names differ from the settings in Python.
@@ -52,7 +60,8 @@ ImageEncoderOption = Annotated[
     str,
     Option(
         metavar="NAME",
-        help="Image encoder: efficientnet, hog or clip:PATH. 'auto' takes the best installed one.",
+        help="Image encoder: efficientnet, hog or a CLIP model. 'auto' takes the best installed "
+        "one.",
         rich_help_panel="Encoders",
     ),
 ]
@@ -60,7 +69,7 @@ TextEncoderOption = Annotated[
     str,
     Option(
         metavar="NAME",
-        help="Text encoder: minilm, tfidf or clip:PATH. 'auto' takes the best installed one.",
+        help="Text encoder: minilm, tfidf or a CLIP model. 'auto' takes the best installed one.",
         rich_help_panel="Encoders",
     ),
 ]
@@ -68,7 +77,8 @@ EncoderOption = Annotated[
     str | None,
     Option(
         metavar="NAME",
-        help="One encoder for images and texts: clip, siglip, clip:PATH or onnx:DIR.",
+        help="CLIP model for images and texts: a name that acqh encoders lists, OWNER/NAME on the "
+        "Hugging Face Hub, or a folder. Downloaded if needed.",
         rich_help_panel="Encoders",
     ),
 ]
@@ -83,6 +93,13 @@ ImageRootOption = Annotated[
 StrictOption = Annotated[
     bool, flag("strict", "Stop at the first item that cannot be read.", "Input")
 ]
+OcrOption = Annotated[
+    bool,
+    flag("ocr", "Read the text in images that look like documents or screenshots.", "Input"),
+]
+OcrAllOption = Annotated[
+    bool, flag("ocr-all", "Read the text in all images: 1 to 10 s of processor time each.", "Input")
+]
 
 
 def build(
@@ -91,9 +108,12 @@ def build(
     label_separator: LabelSeparatorOption = None,
     max_megapixels: MegapixelsOption = None,
     strict: StrictOption = False,
+    ocr: OcrOption = False,
+    ocr_all: OcrAllOption = False,
     image_encoder: ImageEncoderOption = "auto",
     text_encoder: TextEncoderOption = "auto",
     encoder: EncoderOption = None,
+    language: LanguageOption = "auto",
     n_components: ComponentsOption = 128,
     n_codebooks: BytesOption = 8,
     targets: TargetsOption = None,
@@ -119,6 +139,7 @@ def build(
     from acqh.collection import Collection
     from acqh.collection.build.sources import kind_of
     from acqh.collection.disk.generations import is_vacant
+    from acqh.encoders.models import is_model_name
 
     _check_source(source)
     out = out or _beside(source)
@@ -129,20 +150,24 @@ def build(
     of_tables: dict[str, Any]
     of_tables = {"--image-root": image_root, "--label-separator": label_separator}
     of_raw = {"--encoder": encoder, "--image-encoder": image_encoder != "auto",
-              "--text-encoder": text_encoder != "auto",
-              "--max-megapixels": max_megapixels}  # fmt: skip
+              "--text-encoder": text_encoder != "auto", "--language": language != "auto",
+              "--max-megapixels": max_megapixels, "--ocr": ocr, "--ocr-all": ocr_all}  # fmt: skip
     unused = {"features": of_tables | of_raw, "images": of_tables}.get(kind, {})
     reason = "the file has vectors" if kind == "features" else "the folder has no table"
     for option in (option for option, value in unused.items() if value):
         output.note(f"acqh: {option} has no effect: {reason}")
     for table in source.glob("metadata.*") if kind == "images" else ():
         output.note(f"acqh: {table.name} is ignored: it has no column file_name")
+    names = {"image_encoder": encoder or image_encoder, "text_encoder": encoder or text_encoder}
+    for name in sorted(set(names.values())) if kind != "features" else ():
+        if is_model_name(name):
+            fetch_model(name)
     with reporting() as progress:
         collection = Collection.build(
             source,
             out,
-            image_encoder=encoder or image_encoder,
-            text_encoder=encoder or text_encoder,
+            **names,
+            language=language,
             n_components=n_components,
             n_codebooks=n_codebooks,
             targets=parse_targets(targets) if targets else None,
@@ -151,6 +176,7 @@ def build(
             image_root=image_root,
             label_separator=label_separator,
             max_pixels=as_pixels(max_megapixels),
+            ocr="all" if ocr_all else "documents" if ocr else None,
             random_state=seed,
             progress=progress,
         )
@@ -196,7 +222,7 @@ def _print_built(out: Path, collection: Any, verb: str, noun: str) -> None:
             f"weights: {summary.trained_on}."
         )
     print_result({**facts, "seconds": round(seconds, 3), "skipped": skipped}, "\n".join(lines))
-    # Without encoders, words are compared with captions and names alone.
+    # Without encoders, only keywords in captions and names are searched.
     query = "WORDS..." if summary.encoders else "--like ID"
     output.note(f"Next: acqh search {_quoted(out)} {query}, or acqh serve {_quoted(out)} --open")
 
@@ -219,14 +245,17 @@ def open_folder(
             rich_help_panel="Network",
         ),
     ] = 0,
+    watch: Annotated[
+        bool, flag("watch", "Keep the collection in sync while the folder changes.", "Input")
+    ] = False,
     max_megapixels: MegapixelsOption = None,
 ) -> None:
     """Search a folder of photos in the browser.
 
     Builds the collection FOLDER.acqh or updates it, starts the server on this computer, and opens
-    the browser. Stop it with Ctrl-C.
+    the browser, where you can also edit captions and labels. Stop it with Ctrl-C.
 
-    Example: acqh open photos
+    Example: acqh open photos --watch
     """
     from acqh.cli.search import serve
     from acqh.collection.build.sources import kind_of
@@ -242,7 +271,58 @@ def open_folder(
             sync(path, source, max_megapixels=max_megapixels)
         except CollectionError as error:
             output.note(f"acqh: {path} was not updated: {in_options(str(error))}")
-    serve(path, port=port, open_browser=True, workers=1)
+    with _watching(path, max_megapixels) if watch else nullcontext():
+        serve(path, port=port, open_browser=True, workers=1, edit=os.access(path, os.W_OK))
+
+
+@contextmanager
+def _watching(path: Path, max_megapixels: float | None) -> Iterator[None]:
+    """Keep a collection in sync with its tracked folders, in a thread."""
+    from acqh.collection import Collection
+
+    with Collection.open(path) as collection:
+        if not collection.info().folders:
+            raise InvalidInputError(f"{path} tracks no folder to watch; remove --watch")
+    is_over = threading.Event()
+
+    def stop(*_: object) -> None:
+        if is_over.is_set():
+            raise SystemExit  # ends the thread
+
+    def watch() -> None:
+        last, seconds = "", 0.0
+        while not is_over.wait(_WATCH_SECONDS):
+            try:
+                with Collection.open(path, timeout=_TIMEOUT_SECONDS) as collection:
+                    # Checking 1,000 files takes 0.03 s: at most a tenth of the time.
+                    while not is_over.wait(max(_WATCH_SECONDS, 10 * seconds)):
+                        started = time.perf_counter()
+                        for folder in collection.info().folders:
+                            pixels = as_pixels(max_megapixels)
+                            report = collection.sync(folder, max_pixels=pixels, progress=stop)
+                            if last := _changes(report):
+                                output.note(f"{path}: {last}")
+                        seconds = time.perf_counter() - started
+            except (AcqhError, OSError) as error:
+                note = f"acqh: {path} was not updated: {in_options(str(error))}"
+                if note != last:
+                    output.note(note)
+                last = note
+
+    thread = threading.Thread(target=watch, name="acqh-watch")
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def _changes(report: Any) -> str:
+    """Return what a sync has changed, in a line; empty for nothing."""
+    names = ("new", "changed", "moved", "deleted")
+    counts = {name: len(getattr(report, name)) for name in names}
+    return ", ".join(f"{n:,} {name}" for name, n in counts.items() if n)
 
 
 def add(
@@ -393,6 +473,7 @@ def sync(
     """
     from acqh.collection import Collection, SyncReport
     from acqh.collection.build.folder import folder_items
+    from acqh.collection.build.sources import prepared
     from acqh.collection.disk.generations import is_vacant
 
     if folder is not None and folder.suffix == ".acqh" != path.suffix:
@@ -416,7 +497,10 @@ def sync(
                 f"{path} does not exist; build it with: acqh sync {path} FOLDER"
             )
         elif dry_run:
-            reports = [SyncReport(new=tuple(item.id for item in folder_items(folder).items))]
+            skipped: list[tuple[str, str]] = []
+            items = prepared(folder_items(folder).items, skipped, strict=False)
+            ids = tuple(item.id for item in items)
+            reports = [SyncReport(new=ids, unreadable=tuple(skipped))]
         else:
             with Collection.build(folder_items(folder), path, **options) as collection:
                 reports = [SyncReport(new=tuple(collection), unreadable=collection.skipped)]
@@ -494,12 +578,23 @@ def info(path: CollectionArgument) -> None:
         ("built", f"{built:%Y-%m-%d %H:%M} UTC with acqh {summary.version}"),
         ("last change", f"{changed:%Y-%m-%d %H:%M} UTC"),
         ("added since training", f"{drift.n_added:,}"),
-        ("retraining", "recommended" if drift.retraining_recommended else "not needed"),
+        (
+            "retraining",
+            "recommended"
+            if drift.retraining_recommended or summary.model_outdated
+            else "not needed",
+        ),
     ]
     if output.verbose:
         rows += [("bytes per item", str(summary.code_bytes)), ("trained on", summary.trained_on)]
     print_result({"path": path, **asdict(summary)}, lambda: print_rows(rows))
-    _advise_retraining(path, drift)
+    if summary.model_outdated:
+        output.note(
+            "The collection was built with an older version of the built-in image-text model; "
+            f"the installed one finds more. Next: acqh retrain {_quoted(path)}"
+        )
+    else:
+        _advise_retraining(path, drift)
 
 
 def duplicates(
@@ -605,5 +700,7 @@ def _as_options(settings: Mapping[str, Any]) -> Iterator[str]:
             yield f"{option} {','.join(weights)}"
         elif name == "max_pixels" and value:
             yield f"--max-megapixels {value / 1e6:g}"
+        elif name == "ocr" and value:
+            yield "--ocr-all" if value == "all" else "--ocr"
         elif value is not None and value is not False:
             yield f"{option} {shlex.quote(str(value))}"

@@ -166,7 +166,7 @@ def _print(data: Any, rows: list[Any], seconds: float) -> None:
 
 # Settings of a collection that is reused.
 _SETTINGS = {"n_components": 128, "n_codebooks": 8}
-# Emoji are drawings of 64 pixels, which larger inputs encode no better, only more slowly.
+# Emoji are drawings of 64 pixels: larger inputs are slower to encode, and not better.
 _IMAGE_SIZE = 128
 
 
@@ -177,9 +177,9 @@ def cache_folder() -> Path:
 
 
 def emoji_collection(folder: Path, progress: Progress) -> Path:
-    """Return the path of the emoji collection in a folder, building it where that is needed.
+    """Return the path of the emoji collection in a folder; build it if necessary.
 
-    It is built again when it is damaged, or when another version or other settings made it.
+    It is rebuilt if it is damaged, or if it has another version or other settings.
     """
     from acqh.collection import Collection
     from acqh.encoders import EfficientNetLite0, make_encoder

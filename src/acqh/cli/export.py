@@ -41,13 +41,14 @@ MetadataOption = Annotated[
 def site(
     source: CollectionArgument,
     out: Annotated[
-        Path,
+        Path | None,
         Option(
             metavar="DIR",
-            help="Folder to write. A site in it is updated.",
+            help="Folder to write. A site in it is updated. Default: the name of COLLECTION with "
+            "-site.",
             rich_help_panel="Output",
         ),
-    ],
+    ] = None,
     captions: Annotated[
         bool,
         Option("--captions/--no-captions", help="Publish texts.", rich_help_panel="Contents"),
@@ -70,6 +71,14 @@ def site(
             rich_help_panel="Contents",
         ),
     ] = "128",
+    words: Annotated[
+        bool,
+        flag(
+            "words",
+            "Publish the words of file names and folders, so that they are found.",
+            "Contents",
+        ),
+    ] = False,
     where: WhereOption = None,
     base_url: Annotated[
         str | None,
@@ -83,28 +92,41 @@ def site(
     """Write a search site: a folder of files for any web host.
 
     Visitors search in their browsers. The site publishes thumbnails, labels, texts and the fields
-    that you name. It never publishes ids or paths.
+    that you name. It never publishes ids or paths, nor hidden items.
 
-    Example: acqh export site photos.acqh --out public --fields date
+    Example: acqh export site photos.acqh --fields date
     """
     from acqh.collection import Collection
     from acqh.export import site as write_site
 
+    out = out or source.with_name(f"{source.stem}-site")
     side = None if thumbnails == "none" else int(thumbnails)
     options: dict[str, Any] = {"captions": captions, "thumbnails": side, "base_url": base_url}
     with reporting() as progress, Collection.open(source) as collection:
-        options |= {"fields": parse_list(fields), "where": where, "progress": progress}
+        options |= {"fields": parse_list(fields), "where": where, "words": words}
+        options["progress"] = progress
         report = write_site(collection, out, **options)
     parts = ", ".join(f"{name} {size / 1e3:,.0f} kB" for name, size in report.n_bytes.items())
     shown = ["thumbnails"] * ("images" in report.n_bytes) + ["labels", "codes"]
-    shown += ["texts"] * captions + [f"field {name}" for name in report.fields]
+    shown += (
+        ["words of file names"] * words
+        + ["texts"] * captions
+        + [f"field {name}" for name in report.fields]
+    )
     shown += ["addresses of originals"] * (base_url is not None)
+    unread = (
+        f"{count(report.n_unread_originals, 'original')} could not be read: their thumbnails have "
+        "128 pixels.\n"
+    )
+    missing = "Not found: words of file names and folders; --words publishes them.\n"
     text = (
         f"Wrote {count(report.n_items, 'item')} to {out}: "
         f"{sum(report.n_bytes.values()) / 1e6:.1f} MB, "
         f"{report.n_first / 1e6:.1f} MB before the first result.\n"
         f"Size: {parts}.\nPublished: {', '.join(shown)}.\n"
+        f"{'' if words else missing}"
         f"{count(report.n_written, 'file')} written, {report.n_removed:,} removed.\n"
+        f"{unread if report.n_unread_originals else ''}"
         f"Preview: python -m http.server --directory {shlex.quote(str(out))}"
     )
     print_result(asdict(report), text)

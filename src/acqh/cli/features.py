@@ -48,6 +48,23 @@ PlotOption = Annotated[
         rich_help_panel="Output",
     ),
 ]
+RerankOption = Annotated[
+    Path | None,
+    Option(
+        metavar="FILE",
+        help="Re-rank hits by the vectors of this .npy file, in the order of the items: the "
+        "vectors themselves, or those of acqh compress --keep.",
+        rich_help_panel="Input",
+    ),
+]
+CandidatesOption = Annotated[
+    int | None,
+    Option(
+        min=1,
+        help="Number of hits to re-rank per query. Default: 200, or k if that is more.",
+        rich_help_panel="Resources",
+    ),
+]
 DataArgument = Annotated[
     str,
     Argument(
@@ -249,7 +266,40 @@ def compress(
     ] = None,
     items_column: ItemsColumnOption = None,
     queries_column: QueriesColumnOption = None,
-    n_bytes: BytesOption = 8,
+    n_bytes: Annotated[
+        int,
+        Option(
+            "--bytes",
+            min=1,
+            max=64,
+            help="Bytes per item, from 1 to 64.",
+            rich_help_panel="Model",
+        ),
+    ] = 8,
+    metric: Annotated[
+        Literal["ip", "cosine", "l2"],
+        Option(
+            help="Inner product, cosine similarity or Euclidean distance.",
+            rich_help_panel="Model",
+        ),
+    ] = "ip",
+    append: Annotated[
+        Path | None,
+        Option(
+            metavar="INDEX",
+            help="Add the vectors to this index, with its codebooks, instead of writing a new one.",
+            rich_help_panel="Output",
+        ),
+    ] = None,
+    keep: Annotated[
+        Literal["float16", "int8"] | None,
+        Option(
+            help="Also write the vectors in 2 bytes or 1 byte per dimension, to re-rank by, as "
+            "DIR.float16.npy or DIR.int8.npy without the suffix of DIR.",
+            rich_help_panel="Output",
+        ),
+    ] = None,
+    rerank: RerankOption = None,
     sweep: Annotated[
         str | None,
         Option(
@@ -280,16 +330,31 @@ def compress(
     Example: acqh compress images.npy --queries texts.npy --out images.acqh
 
     Example: acqh compress images.npy --queries texts.npy --sweep 2,4,8,16
+
+    Example: acqh compress images.npy --out images.acqh --keep float16
+
+    Example: acqh compress more.npy --append images.acqh
     """
     from acqh.scale import compress as compress_items
+    from acqh.scale import keep_vectors
     from acqh.scale import sweep as measure_sizes
 
+    if append is not None:
+        if any(value is not None for value in (out, sweep, queries, dask, keep, rerank)):
+            raise BadParameter(
+                "--append takes no --out, --sweep, --queries, --dask, --keep or --rerank"
+            )
+        _append(append, items, items_column, chunk_size)
+        return
     options: dict[str, Any] = {"view": items_column, "query_view": queries_column}
     options |= {"chunk_size": chunk_size, "device": device}
-    options |= {"n_train": train_size, "random_state": seed}
+    options |= {"n_train": train_size, "random_state": seed, "metric": metric}
+    if keep is not None and rerank is not None:
+        raise BadParameter("--keep writes vectors to re-rank by, --rerank reads them; pass one")
+    options["rerank"] = rerank
     if sweep is not None:
-        if out is not None:
-            raise BadParameter("--sweep writes no index; remove --out, or --sweep")
+        if out is not None or keep is not None:
+            raise BadParameter("--sweep writes no index; remove --out and --keep, or --sweep")
         with working(dask) as execution:
             sizes = _numbers(sweep, "--sweep")
             reports, enough = measure_sizes(items, queries, sizes, **options, **execution)
@@ -297,12 +362,43 @@ def compress(
         return
     if out is None:
         raise BadParameter("--out is missing; pass --out DIR, or --sweep 2,4,8 to compare sizes")
-    with new_folder(out, overwrite=overwrite) as folder, working(dask) as execution:
+    vectors_path = None if keep is None else out.with_suffix(f".{keep}.npy")
+    if vectors_path is not None:
+        check_file(vectors_path, overwrite=overwrite)
+    with (
+        new_folder(out, overwrite=overwrite) as folder,
+        TemporaryDirectory(prefix=".acqh-", dir=out.absolute().parent) as scratch,
+        working(dask) as execution,
+    ):
+        if keep is not None:
+            options["rerank"] = Path(scratch, "vectors.npy")
+            how: dict[str, Any] = {"view": items_column, "chunk_size": chunk_size}
+            keep_vectors(items, options["rerank"], keep, **how, progress=execution["progress"])
         small = compress_items(items, queries, n_bytes, **options, **execution)
         small.save(folder)
+        if vectors_path is not None:
+            options["rerank"].replace(vectors_path)
     if small.report.advice:
         output.note(f"acqh: {small.report.advice}")
-    print_result(small.report.to_dict(), partial(_print_compressed, small.report, out))
+    facts = small.report.to_dict() | ({} if vectors_path is None else {"kept": str(vectors_path)})
+    print_result(facts, partial(_print_compressed, small.report, out, vectors_path))
+
+
+def _append(path: Path, items: str, view: str | None, chunk_size: int) -> None:
+    """Add the vectors of a file to a saved index, and save it."""
+    from acqh.scale import Compressed
+
+    compressed = Compressed.load(path)
+    with working(None) as execution:
+        n_added = compressed.add_from(
+            items, view=view, chunk_size=chunk_size, progress=execution["progress"]
+        )
+    compressed.save(path)
+    drift = compressed.drift
+    if drift.retraining_recommended:
+        output.note(f"acqh: {drift}; compress all vectors again")
+    facts = {"n_added": n_added, "n_items": len(compressed), "drift": drift.to_dict()}
+    print_done(facts, f"Added {count(n_added, 'item')} to {path}; {len(compressed):,} in all")
 
 
 def _numbers(text: str, option: str) -> list[int]:
@@ -323,6 +419,7 @@ def _print_sweep(reports: dict[int, Any], enough: int, draw: Callable[[Any], Non
         [
             str(size),
             *(f"{value:.3f}" for value in report.recall.values()),
+            *(f"{value:.3f}" for value in report.reranked.values()),
             f"{report.compression:.3g}",
         ]
         for size, report in reports.items()
@@ -330,7 +427,10 @@ def _print_sweep(reports: dict[int, Any], enough: int, draw: Callable[[Any], Non
     caption = f"{enough} bytes per item are enough: larger codes add less than 0.05 to recall@10."
     if enough == max(reports):
         caption = f"Use {enough} bytes per item or more: recall@10 still grows."
-    columns = ["bytes per item", *points, "times smaller"]
+    if reports[enough].advice:
+        caption += f" At {enough} bytes, {reports[enough].advice}."
+    reranked = [f"@10, re-ranked {n}" for n in reports[enough].reranked]
+    columns = ["bytes per item", *points, *reranked, "times smaller"]
     table = partial(print_table, "", columns, rows, caption=caption)
     print_result({"sizes": sizes, "enough": enough}, table)
 
@@ -373,9 +473,14 @@ def recall(
         Option(metavar="N,...", help="Numbers of hits to measure.", rich_help_panel="Measure"),
     ] = "1,10,100",
     metric: Annotated[
-        Literal["ip", "cosine", "l2"],
-        Option(help="Metric of the exact search.", rich_help_panel="Measure"),
-    ] = "ip",
+        Literal["ip", "cosine", "l2"] | None,
+        Option(
+            help="Metric of the exact search. Default: that of the indexes, or ip.",
+            rich_help_panel="Measure",
+        ),
+    ] = None,
+    rerank: RerankOption = None,
+    candidates: CandidatesOption = None,
     chunk_size: ChunkSizeOption = 16_384,
     plot: PlotOption = None,
     overwrite: OverwriteOption = False,
@@ -383,23 +488,27 @@ def recall(
     """Measure the recall of indexes against exact search.
 
     Example: acqh recall a.acqh b.faiss --items images.npy --queries texts.npy
+
+    Example: acqh recall a.acqh --items i.npy --queries q.npy --rerank i.npy
     """
     from acqh.scale import recall_of_files
 
     lengths = _numbers(at, "--at")
     options: dict[str, Any] = {"view": items_column, "query_view": queries_column}
     options |= {"chunk_size": chunk_size, "metric": metric}
+    options |= {"rerank": rerank, "rerank_k": candidates}
     reports = recall_of_files(indexes, items, queries, lengths, **options)
+    drawn = min(lengths, key=lambda n: abs(n - 10))
     points = {
-        name: [(report.bytes_per_item, report.recall[min(lengths, key=lambda n: abs(n - 10))])]
+        name: [(report.bytes_per_item, value)]
         for name, report in reports.items()
-        if report.bytes_per_item is not None
+        if report.bytes_per_item is not None and (value := report.recall[drawn]) is not None
     }
     _draw(plot, overwrite, points)
     rows = [
         [
             name,
-            *(f"{value:.3f}" for value in report.recall.values()),
+            *("" if value is None else f"{value:.3f}" for value in report.recall.values()),
             "" if report.seconds_per_query is None else f"{1e6 * report.seconds_per_query:.0f}",
             "" if report.bytes_per_item is None else f"{report.bytes_per_item:.1f}",
         ]
@@ -407,20 +516,25 @@ def recall(
     ]
     columns = ["index", *(f"recall@{k}" for k in lengths), "µs per query", "bytes per item"]
     one = next(iter(reports.values()))
-    caption = f"{one.n_items:,} items, {one.n_queries:,} queries in one batch, metric {metric}"
+    caption = f"{one.n_items:,} items, {one.n_queries:,} queries in one batch, metric {one.metric}"
     table = partial(print_table, "", columns, rows, caption=caption)
     print_result({name: report.to_dict() for name, report in reports.items()}, table)
 
 
-def _print_compressed(report: Any, out: Path) -> None:
+def _print_compressed(report: Any, out: Path, vectors_path: Path | None) -> None:
     rows = [
         ["items", f"{report.n_items:,}"],
         ["dimensions", f"{report.n_components:,}"],
+        ["metric", report.metric],
         ["bytes per item, code", f"{report.bytes_per_item}"],
         ["bytes per item, index without ids", f"{report.index_bytes_per_item:.2f}"],
         ["bytes in total, with codebooks and ids", f"{report.n_bytes:,}"],
         ["times smaller than float32", f"{report.compression:.3g}"],
         *([f"recall@{k}", f"{value:.3f}"] for k, value in report.recall.items()),
+        *(
+            [f"recall@10 with re-ranking of {n}", f"{value:.3f}"]
+            for n, value in report.reranked.items()
+        ),
         ["relative error", f"{report.error:.3f}"],
         ["query sample", f"{report.n_queries:,}"],
         ["held-out queries", f"{report.n_held_out:,}"],
@@ -429,7 +543,8 @@ def _print_compressed(report: Any, out: Path) -> None:
         rows.append(["shrinkage to the Euclidean metric", f"{report.shrinkage:g}"])
         rows += [[f"seconds, {step}", f"{value:.1f}"] for step, value in report.seconds.items()]
     queries = "held-out queries" if report.n_queries else "items, each without itself"
-    caption = f"Recall of {queries} against exact search. Next: acqh query {out} QUERIES"
+    option = "" if vectors_path is None else f" --rerank {vectors_path}"
+    caption = f"Recall of {queries} against exact search. Next: acqh query {out} QUERIES{option}"
     print_table(str(out), ["", "value"], rows, caption=caption)
 
 
@@ -455,6 +570,8 @@ def query(
     k: Annotated[
         int, Option("-k", min=1, help="Number of hits per query.", rich_help_panel="Output")
     ] = 10,
+    rerank: RerankOption = None,
+    candidates: CandidatesOption = None,
     out: Annotated[
         Path | None,
         Option(
@@ -486,6 +603,7 @@ def query(
     fitted = None if model is None else load_method(model)
     index = indexes[0] if len(indexes) == 1 else indexes
     options: dict[str, Any] = {"view": modality, "k": k, "chunk_size": chunk_size}
+    options |= {"rerank": rerank, "rerank_k": candidates}
     with TemporaryDirectory() as folder:
         table = out or Path(folder, "hits.csv")
         check_file(table, overwrite=overwrite)

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, BadParameter, Exit, Option
+from typer import Argument, BadParameter, Context, Exit, Option
 
 from acqh.cli._options import DataDirOption, flag, parse_list
 from acqh.cli._output import count, print_result, print_table, reporting
@@ -32,6 +32,8 @@ MethodsOption = Annotated[
         rich_help_panel="Methods",
     ),
 ]
+# The trivial baselines that --methods all includes.
+_TRIVIAL = ("label-ridge", "cca", "random")
 MethodFilesOption = Annotated[
     list[str] | None,
     Option(
@@ -94,6 +96,9 @@ def bench(
     data_dir: DataDirOption = None,
     methods: MethodsOption = "all",
     method_files: MethodFilesOption = None,
+    trivial: Annotated[
+        bool, flag("trivial", "Add the trivial baselines label-ridge, cca and random.", "Methods")
+    ] = False,
     n_bytes: BytesOption = "1,2,4,8,16",
     protocol: ProtocolOption = None,
     splits: SplitsOption = None,
@@ -113,11 +118,14 @@ def bench(
     """
     from acqh.bench import plan
 
+    names = [*parse_list(methods), *(method_files or ())]
+    if trivial and "all" not in names:
+        names += [name for name in _TRIVIAL if name not in names]
     try:
         planned = plan(
             data or (),
             out=out,
-            methods=[*parse_list(methods), *(method_files or ())],
+            methods=names,
             bits=_lengths(n_bytes),
             protocol=None if protocol is None else parse_list(protocol),
             n_splits=splits,
@@ -204,6 +212,14 @@ def report(
             rich_help_panel="Output",
         ),
     ] = None,
+    merge: Annotated[
+        list[Path] | None,
+        Option(
+            metavar="CSV",
+            help="Results of others with the columns of results.csv; may be repeated.",
+            rich_help_panel="Input",
+        ),
+    ] = None,
 ) -> None:
     """Write an HTML report with tables and plots from benchmark results.
 
@@ -214,7 +230,9 @@ def report(
     from acqh.bench import write_report
 
     with reporting() as progress:
-        files = write_report(directory, out, on_step=lambda step: progress(0, None, step))
+        files = write_report(
+            directory, out, merge=merge or (), on_step=lambda step: progress(0, None, step)
+        )
     text = (
         f"Wrote {files.page} and {len(files.tables)} files of tables: "
         f"{files.n_runs:,} runs, {files.n_failed:,} failed."
@@ -222,11 +240,13 @@ def report(
     print_result(asdict(files), text)
 
 
-def datasets(data_dir: DataDirOption = None) -> None:
-    """List the named data sets, and whether their files are found.
+def datasets(context: Context, data_dir: DataDirOption = None) -> None:
+    """List the named data sets: whether their files are found, and where to get them.
 
     Example: acqh datasets --data-dir data
     """
+    if context.invoked_subcommand:
+        return
     from acqh.data import list_datasets
 
     infos = list_datasets(data_dir)
@@ -240,15 +260,69 @@ def _print_datasets(infos: Sequence[Any]) -> None:
             info.name,
             "yes" if info.is_available else "no",
             f"{info.n_items:,}",
-            ", ".join(f"{view}: {features}" for view, features in info.views.items()),
             str(info.n_labels),
-            info.differs or "-",
+            info.description,
         ]
         for info in infos
     ]
-    columns = ["name", "available", "items", "views", "labels", "differs from the paper"]
-    print_table("Data sets", columns, rows)
+    print_table("Data sets", ["name", "available", "items", "labels", "contents"], rows)
     for info in infos:
-        for missing in info.missing:
+        print(f"\n{info.name}: {info.source}")
+        for view, features in info.views.items():
+            print(f"  View {view}: {features}.")
+        print(f"  Differs from the paper: {info.differs}.")
+        print(f"  Licence: {info.licence}.")
+        for original in info.originals:
+            size = f" ({original.size})" if original.size else ""
+            print(f"  Original: {original.name}{size}: {original.page}")
+            if original.sha256:
+                print(f"    sha256 {original.sha256}")
+        if info.originals:
+            print(f"  Convert: acqh datasets prepare {info.name} --from FOLDER")
+        if not info.is_available:
             where = info.data_dir or "no folder: set ACQH_DATA or pass --data-dir"
-            print(f"{info.name}: missing {missing}; looked in {where}")
+            print(f"  Missing: {', '.join(info.files)}; looked in {where}")
+
+
+def prepare(
+    name: Annotated[str, Argument(metavar="NAME", help="Data set that acqh datasets lists.")],
+    source: Annotated[
+        Path,
+        Option(
+            "--from",
+            metavar="FOLDER",
+            help="Folder with the original files or their .zip archives.",
+            rich_help_panel="Input",
+        ),
+    ],
+    data_dir: Annotated[
+        Path | None,
+        Option(
+            metavar="DIR",
+            help="Folder to write to. Default: the environment variable ACQH_DATA.",
+            rich_help_panel="Output",
+        ),
+    ] = None,
+    features: Annotated[
+        str,
+        Option(
+            metavar="edge|network",
+            help="Image features of mirflickr25k: edge histograms, or the built-in network.",
+            rich_help_panel="Input",
+        ),
+    ] = "edge",
+) -> None:
+    """Convert a data set from the files of its publisher.
+
+    Example: acqh datasets prepare wiki --from wikipedia_dataset --data-dir data
+    """
+    from acqh.bench import prepare_dataset
+
+    with reporting() as progress:
+        prepared = prepare_dataset(name, source, data_dir, features=features, progress=progress)
+    text = f"Wrote {prepared.path}: {count(prepared.n_items, 'item')}."
+    if prepared.differs:
+        text += f"\nDiffers from the file that the documented results are for: {prepared.differs}."
+    else:
+        text += " The values are those that the documented results are for."
+    print_result(asdict(prepared), text)

@@ -2,26 +2,34 @@
 
 import logging
 import os
+import secrets
 import shutil
+import socket
 import sys
 import threading
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
 from rich.cells import cell_len, set_cell_size
 from typer import Argument, BadParameter, Option
 
 from acqh._core.fields import FILE
+from acqh._core.imports import require
 from acqh.cli._options import (
     CollectionArgument,
+    LanguageOption,
     MegapixelsOption,
     QueryEncoderOption,
     WhereOption,
     as_pixels,
     check_kind,
     find_id,
+    flag,
 )
 from acqh.cli._output import count, draw_bar, output, print_result, printable, shorten
 
@@ -52,6 +60,14 @@ def search(
             rich_help_panel="Query",
         ),
     ] = "hybrid",
+    dates: Annotated[
+        bool,
+        Option(
+            "--dates/--no-dates",
+            help="Understand dates in WORDS as a filter, such as: march 2022, last week.",
+            rich_help_panel="Query",
+        ),
+    ] = True,
     text_weight: Annotated[
         float,
         Option(
@@ -63,6 +79,7 @@ def search(
         Option(min=0, help="Weight of the image in a query with words.", rich_help_panel="Query"),
     ] = 1.0,
     query_encoder: QueryEncoderOption = "default",
+    language: LanguageOption = "auto",
     max_megapixels: MegapixelsOption = None,
     where: WhereOption = None,
     k: Annotated[int, Option("-k", min=1, help="Number of hits.", rich_help_panel="Output")] = 10,
@@ -83,7 +100,9 @@ def search(
 ) -> None:
     """Search a collection by words, an image, both, or a similar item.
 
-    Example: acqh search photos.acqh dog on a beach --where year=2021
+    Example: acqh search photos.acqh dog on a beach --where date=2021
+
+    Example: acqh search photos.acqh birthday cake last summer
 
     Example: acqh search photos.acqh sunset --paths -k 20
     """  # fmt: skip
@@ -101,7 +120,8 @@ def search(
         item = None if like is None else find_id(collection, like)
         query: dict[str, Any] = {"text": text, "image": image, "item": item, "weights": weights}
         pixels = as_pixels(max_megapixels)
-        answer = collection.search(**query, k=k, where=where, mode=mode, max_pixels=pixels)
+        query |= {"mode": mode, "dates": dates, "language": language, "max_pixels": pixels}
+        answer = collection.search(**query, k=k, where=where)
     if (paths or nul) and not output.as_json:
         _print_paths(answer, "\0" if nul else "\n")
     else:
@@ -119,7 +139,7 @@ def _print_paths(answer: Any, end: str) -> None:
     """Print the files of hits; those of tables are relative to the current folder."""
     files = [Path(hit.folder, file) for hit in answer.hits if (file := _file_name(hit))]
     names = [str(file.absolute()) for file in files]
-    # A line break in a name would read as two names.
+    # A line break in a name would look like two names.
     names = [name for name in names if end == "\0" or "\n" not in name]
     for name in names:
         sys.stdout.buffer.write(os.fsencode(name) + end.encode())
@@ -129,6 +149,19 @@ def _print_paths(answer: Any, end: str) -> None:
 
 
 def _print(answer: Any) -> None:
+    for used in answer.filters:
+        conditions = ", ".join(f"{name}{bound}" for name, bound in used.where.items())
+        print(f"Filter: {printable(used.text)} ({conditions}); --no-dates searches for the words.")
+    if answer.corrected:
+        print(f"Showing results for {printable(answer.corrected)}.")
+    if answer.ignored:
+        phrases = ", ".join(f'"{printable(phrase)}"' for phrase in answer.ignored)
+        print(f"No item contains {phrases}; searching without the quotes.")
+    if answer.missing_extra:
+        output.note(
+            "acqh: the query is not in English and was searched by keywords only; run: "
+            f"pip install 'acqh[{answer.missing_extra}]'"
+        )
     if not answer.hits:
         print(f"No matches among {count(answer.n_items, 'item')}.")
         return
@@ -149,11 +182,11 @@ def _print(answer: Any) -> None:
 
 
 def _name_of(hit: Any) -> str:
-    """Return the file of a hit, and its id if that differs."""
+    """Return the file of a hit, and its id if commands need that."""
     file = file_of(hit)
-    # The id of an image in a folder is its file, unless it was moved.
-    same = not file or hit.id in (file, hit.fields.get(FILE))
-    return (file or hit.id) if same else f"{file} (id {hit.id})"
+    # An item of a tracked folder can be named by its file.
+    is_enough = not file or hit.folder or hit.id in (file, hit.fields.get(FILE))
+    return (file or hit.id) if is_enough else f"{file} (id {hit.id})"
 
 
 def _file_name(hit: Any) -> str | None:
@@ -163,7 +196,7 @@ def _file_name(hit: Any) -> str | None:
 
 
 def file_of(hit: Any) -> str:
-    """Return the file of a hit, relative to the current folder if it lies in it; "" for none."""
+    """Return the file of a hit, relative to the current folder if possible; "" for none."""
     name = _file_name(hit)
     if name is None:
         return ""
@@ -178,7 +211,7 @@ def serve(
         Option(
             metavar="ADDRESS",
             help="Address to listen on. The default admits only this computer; others need "
-            "--token-file. Default: 127.0.0.1.",
+            "--token or --token-file. Default: 127.0.0.1.",
             envvar="ACQH_HOST",
             rich_help_panel="Network",
         ),
@@ -214,6 +247,18 @@ def serve(
             rich_help_panel="Network",
         ),
     ] = None,
+    token: Annotated[
+        bool,
+        flag(
+            "token",
+            "Make a token that readers must send, and print a link and a QR code with it.",
+            "Access",
+        ),
+    ] = False,
+    edit: Annotated[
+        bool,
+        flag("edit", "Make a token that permits changes, and print a link with it.", "Access"),
+    ] = False,
     token_file: Annotated[
         Path | None,
         Option(
@@ -253,6 +298,7 @@ def serve(
         ),
     ] = None,
     query_encoder: QueryEncoderOption = "default",
+    language: LanguageOption = "auto",
 ) -> None:
     """Start a web server with the search interface and a JSON API.
 
@@ -260,24 +306,71 @@ def serve(
     from environment variables, such as ACQH_N_THREADS=8.
 
     Example: acqh serve photos.acqh --open
+
+    Example: acqh serve photos.acqh --host 0.0.0.0 --token
     """
     from acqh.serve import run
 
-    settings = _settings(
-        collection=collection, host=host, port=port, token_file=token_file,
-        write_token_file=write_token_file, originals=originals, root_path=root_path,
-        examples=suggestions or None, query_encoder=query_encoder, workers=workers,
-    )  # fmt: skip
+    for name, is_made, file in (
+        ("--token", token, token_file),
+        ("--edit", edit, write_token_file),
+    ):
+        if is_made and file is not None:
+            raise BadParameter(f"{name} makes a token, but {file} holds one; remove one of the two")
     logging.basicConfig(
         format="%(asctime)s %(levelname)s %(message)s", level=output.level(logging.INFO)
     )
+    with _new_tokens(token_file=token, write_token_file=edit) as files:
+        settings = _settings(
+            collection=collection, host=host, port=port, originals=originals, root_path=root_path,
+            examples=suggestions or None, query_encoder=query_encoder, language=language,
+            workers=workers,
+            **{"token_file": token_file, "write_token_file": write_token_file, **files},
+        )  # fmt: skip
+        tokens = [file.read_text() for file in files.values()]
 
-    def announce(address: str) -> None:
-        print(f"Serving {collection} at {address}", file=sys.stderr)
-        if open_browser:
-            _open_browser(address)
+        def announce(address: str) -> None:
+            print(f"Serving {collection} at {address}", file=sys.stderr)
+            link = (
+                f"{address}#token={tokens[-1]}" if tokens else address
+            )  # the last one permits most
+            if tokens:
+                _print_link(_reachable(link), with_code=token)
+            if open_browser:
+                _open_browser(link)
 
-    run(settings, announce)
+        run(settings, announce)
+
+
+@contextmanager
+def _new_tokens(**are_made: bool) -> Iterator[dict[str, Path]]:
+    """Yield files with new tokens, by the settings that name them; they are deleted at the end."""
+    with TemporaryDirectory(prefix="acqh-tokens-") as folder:  # nobody else can read it
+        files = {name: Path(folder, name) for name, is_made in are_made.items() if is_made}
+        for file in files.values():
+            file.write_text(secrets.token_urlsafe(16))
+        yield files
+
+
+def _print_link(link: str, with_code: bool) -> None:
+    """Print a link to stderr, and as a QR code for phones."""
+    print(f"Open {link}", file=sys.stderr)
+    if with_code:
+        require("segno").make(link, micro=False).terminal(out=sys.stderr, compact=True)
+
+
+def _reachable(link: str) -> str:
+    """Return a link that other machines can open, with the address of this one in the network."""
+    for every in ("0.0.0.0", "[::]"):  # noqa: S104
+        if f"//{every}:" in link:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+                try:
+                    probe.connect(("192.0.2.1", 9))  # sends nothing; only chooses the interface
+                    name = probe.getsockname()[0]
+                except OSError:
+                    name = socket.gethostname()
+            return link.replace(f"//{every}:", f"//{name}:")
+    return link
 
 
 def _open_browser(address: str) -> None:

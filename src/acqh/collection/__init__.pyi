@@ -8,3 +8,4 @@ from acqh.collection.types import Explanation as Explanation
 from acqh.collection.types import Hit as Hit
 from acqh.collection.types import Item as Item
 from acqh.collection.types import SyncReport as SyncReport
+from acqh.collection.types import TextFilter as TextFilter

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from acqh._core.arrays import Floats, check_positive_int
 from acqh._core.keywords import suggest_keywords
@@ -25,10 +25,11 @@ from acqh.collection.types import (
     DuplicateGroup,
     Item,
     Mode,
+    OcrMode,
     SyncReport,
 )
 from acqh.encoders.images import ImageLike, image_limit
-from acqh.errors import CollectionError, CorruptBundleError
+from acqh.errors import CollectionError, CorruptBundleError, InvalidInputError
 from acqh.quantize import Drift
 
 if TYPE_CHECKING:
@@ -38,12 +39,12 @@ if TYPE_CHECKING:
 class Collection(OpenCollection):
     """Items to be found by text, by image, by both, or by another item.
 
-    A collection is a folder: the items in SQLite, the encoders and the model that
-    encode them, and an index of the codes. Adding and removing items are transactions: what a call
-    has returned from outlives a crash. Several threads and processes may use one collection at
-    once; one changes it at a time, and the others see the change on their next call.
+    A collection is a folder with the items in an SQLite database, the encoders, the model, and an
+    index of the codes. Changes are transactions: after a call returns, its changes survive a
+    crash. Several threads and processes can use one collection at the same time. One of them
+    changes it at a time; the others see the change in their next call.
 
-    Made by `build` and `open`, not by calling the class.
+    Use `build` or `open` to get a collection.
 
     Examples
     --------
@@ -74,6 +75,7 @@ class Collection(OpenCollection):
         *,
         image_encoder: Any = "auto",
         text_encoder: Any = "auto",
+        language: str = "auto",
         n_components: int = 128,
         n_codebooks: int = 8,
         targets: "Mapping[str, float | Target] | None" = None,
@@ -82,6 +84,7 @@ class Collection(OpenCollection):
         image_root: str | PathLike[str] | None = None,
         label_separator: str | None = None,
         max_pixels: int | None = None,
+        ocr: OcrMode | None = None,
         random_state: RandomState = 0,
         progress: Progress | None = None,
     ) -> Self:
@@ -96,49 +99,61 @@ class Collection(OpenCollection):
             columns become fields.
         path : path-like
             Folder to create. It appears when the build is complete.
-        image_encoder : {"auto", "efficientnet", "hog", "clip:PATH"} or Encoder
-        text_encoder : {"auto", "minilm", "tfidf", "clip:PATH"} or Encoder
-            ``"auto"`` is the first after it that is installed; if the second, it warns.
+        image_encoder : str or Encoder
+        text_encoder : str or Encoder
+            Names as of `acqh.encoders.make_encoder`: ``"auto"``, ``"efficientnet"``, ``"hog"``,
+            ``"minilm"``, ``"tfidf"``, or for both a CLIP model such as ``"siglip"`` or a folder.
+        language : str, default "auto"
+            Language of the texts as an ISO 639-1 code, such as ``"de"``; ``"auto"`` detects it for
+            each text. All languages but English need the extra ``languages``.
         n_components : int
             Length of query vectors.
         n_codebooks : int
             Bytes of a code.
         targets : mapping of str to float or Target, optional
-            What counts: weights of ``"labels"`` and views. By default 0.42 for labels, if any item
-            has some, and the rest for the content of all views, more of images than of texts.
+            Weights of ``"labels"`` and views. Default: 0.42 for labels if any item has labels, and
+            the rest for the content of all views, with more weight on images than on texts.
         strict : bool
             Raise an error if an item cannot be used, instead of skipping it.
         overwrite : bool
             Replace the collection at the path.
         image_root : path, optional
-            Folder that a manifest's images are relative to and lie in; its own by default.
+            Folder that contains the images of a table. Paths in the table are relative to it.
+            Default: the folder of the table.
         label_separator : str, optional
-            What stands between a manifest's labels; a vertical bar by default.
+            Separator of the labels in a table. Default: a vertical bar.
         max_pixels : int, optional
             Larger images are skipped. Default: 64,000,000.
+        ocr : {"documents", "all"}, optional
+            Read the text in images, here and when items are added: in images that look like
+            documents or screenshots, or in all. It is searched like keywords. Needs the extra
+            ``ocr``.
         random_state : int, Generator or None
         progress : callable, optional
-            Called with how much is done, of how much (or None), and what.
+            Called with the steps done, their total (or None), and the name of the stage.
 
         Returns
         -------
         Collection
-            Open; `skipped` lists skipped items and reasons.
+            The open collection. `skipped` lists skipped items and the reasons.
 
         Raises
         ------
         CollectionError
             No item can be used; with `strict`, an item cannot be used.
         FileExistsError
-            There is something at the path.
+            The path exists.
         OSError
-            Reading or writing failed; the path is as it was.
+            Reading or writing failed. The path is unchanged.
         """
         from acqh.collection.build.build import build_into
 
+        if ocr not in (None, *get_args(OcrMode)):
+            raise InvalidInputError(f"ocr must be 'documents', 'all' or None, got {ocr!r}")
         settings = BuildSettings(
             image_encoder=image_encoder,
             text_encoder=text_encoder,
+            language=language,
             n_components=n_components,
             n_codebooks=n_codebooks,
             targets=targets,
@@ -147,12 +162,13 @@ class Collection(OpenCollection):
             image_root=image_root,
             label_separator=label_separator,
             max_pixels=max_pixels,
+            ocr=ocr,
         )
         target = Path(path)
         with new_generation(target, overwrite=overwrite) as folder:
-            say = progress or no_progress
+            report = progress or no_progress
             key = site_key_of(target)
-            skipped = build_into(folder, target.stem, source, settings, say, site_key=key)
+            skipped = build_into(folder, target.stem, source, settings, report, site_key=key)
         collection = cls.open(target)
         collection.skipped = tuple(skipped)
         return collection
@@ -160,39 +176,38 @@ class Collection(OpenCollection):
     def retrain(self, *, progress: Progress | None = None) -> Self:
         """Retrain the model on all current items, and encode them again.
 
-        The new generation takes the place of the old one in one step when all is done. Until then
-        the old one answers, and changes wait; then they go on in the new one. Images are encoded
-        again, from the files of the folders that are followed, and else from the thumbnails; ids,
-        texts, labels, fields and thumbnails stay.
+        The new generation replaces the old one in one step at the end. Until then searches use the
+        old one, and changes wait. Images are encoded again from the files in tracked folders, or
+        from the thumbnails if there is no such file. Ids, texts, labels, fields and thumbnails are
+        kept.
 
         Parameters
         ----------
         progress : callable, optional
-            Called with how much is done, of how much (or None), and what.
+            Called with the steps done, their total (or None), and the name of the stage.
 
         Returns
         -------
         Collection
-            The new one, open. This one answers from the old generation until something is changed
-            through it.
+            The new collection, open. This object uses the old generation until its next change.
 
         Raises
         ------
         CollectionError
-            It was built from features, which it does not keep: build it again from all of them.
+            The collection was built from features, which it does not store. Build it again.
         ReplacedError
-            It was rebuilt, moved or removed since it was opened.
+            The collection was rebuilt, moved or removed since it was opened.
         """
         from acqh.collection.build.build import build_into, kept_items
 
-        say = progress or no_progress
+        report = progress or no_progress
 
         def retrain(old: Opened) -> list[tuple[str, str]]:
             facts, build = old.facts, old.lease.pointer.build
             if not facts.encoders:
                 raise CollectionError(
-                    f"{self.path} was built from features, which it does not keep; build it again "
-                    "from all of them, with overwrite=True (--overwrite)"
+                    f"{self.path} was built from features, which it does not store; build it again "
+                    "from all features with overwrite=True (--overwrite)"
                 )
             with (
                 old.store.holding(),
@@ -200,7 +215,7 @@ class Collection(OpenCollection):
             ):
                 key, items = facts.site_key, kept_items(old.store)
                 return build_into(
-                    folder, facts.name, items, facts.settings, say, site_key=key, old=old
+                    folder, facts.name, items, facts.settings, report, site_key=key, old=old
                 )
 
         skipped = self.apply(retrain)
@@ -220,19 +235,19 @@ class Collection(OpenCollection):
     ) -> Self:
         """Open a collection.
 
-        An index that is behind the items catches up; one that is damaged is made again.
+        An index that is older than the items is updated; a damaged one is rebuilt.
 
         Parameters
         ----------
         path : path-like
         verify : bool, default False
-            Check everything first, which reads all of it.
+            Verify the whole collection first. This reads all files.
         timeout : float
-            Seconds that a change waits while another process makes one.
+            Number of seconds that a change waits for changes of other processes.
         query_encoder : {"default", "fast"}, default "default"
             Encoder of query texts. "default": the one that the collection was built with. "fast":
-            static token embeddings in place of MiniLM. They take microseconds, and recall is a
-            little lower.
+            static token embeddings instead of MiniLM. They take microseconds, with a slightly
+            lower recall.
 
         Raises
         ------
@@ -294,38 +309,38 @@ class Collection(OpenCollection):
 
     @property
     def path(self) -> Path:
-        """The folder."""
+        """Path of the collection's folder."""
         return self.opened.lease.path
 
     @property
     def generation(self) -> str:
-        """Which build this is: it changes when the collection is built again."""
+        """Identifier of the build; it changes when the collection is rebuilt."""
         return self.opened.facts.generation
 
     @property
     def settings(self) -> BuildSettings:
-        """How it was built."""
+        """Settings of the build."""
         return self.opened.facts.settings
 
     @property
     def views(self) -> tuple[str, ...]:
-        """What queries may be made of: "image", "text", or the views of the data."""
+        """Names of the views that queries can have: "image", "text", or the views of the data."""
         return tuple(self.opened.coder.maps.widths)
 
     @property
     def bytes_per_item(self) -> float:
-        """Of the index, without ids; of a code, where there are few items."""
+        """Bytes of the index per item without ids; of a small index, the bytes of a code."""
         return self.opened.index.bytes_per_item
 
     @property
     def revision(self) -> int:
-        """Counts up with every item that is added or removed."""
+        """Number of changes; it grows with every item that is added or removed."""
         with self._store.reading() as connection:
             return read_revision(connection)
 
     @property
     def drift(self) -> Drift:
-        """How well items that were added since it was built fit what was learnt."""
+        """Quantization error of the items added since the build, relative to the expected error."""
         opened = self.opened
         with opened.store.reading() as connection:
             return stored.read_drift(connection, opened.facts.expected_error)
@@ -348,6 +363,8 @@ class Collection(OpenCollection):
         where: Where = None,
         k: int = 10,
         mode: Mode = "hybrid",
+        dates: bool = True,
+        language: str = "auto",
         explain: bool = False,
         max_pixels: int | None = None,
     ) -> Answer:
@@ -368,10 +385,13 @@ class Collection(OpenCollection):
             Weights of "text", "image", "item", "unlike" or a view of `vector`, if the query has
             several. Default: 1 each. Only ratios count; of several images or items, the mean.
         where : mapping, str or iterable of str, optional
-            Only items that meet all of these conditions: ``{"label": "dog", "year": 2010}`` or
-            ``["label=dog", "year=2010"]``. Of several labels an item must have all; of several
-            values of a field, one. A field or label that no item has is rejected.
-            Texts also find the number or boolean that they spell, as in ``"favourite=true"``.
+            Restrict the search to items that meet all conditions, such as
+            ``{"label": "dog", "year": 2010}`` or ``["label=dog", "year=2010"]``. An item must have
+            all of several labels, and one of several values of a field. Fields and labels that no
+            item has are rejected. A text also matches the number or boolean that it spells, as in
+            ``"favourite=true"``. Operators are ``=``, ``!=``, ``<``, ``<=``, ``>``, ``>=`` and
+            ``~`` (contains), also as ``{"date>=": "2023-01-31"}``. Detected metadata have the
+            names ``date``, ``kind`` and ``tag``; ``date=2021-07`` is the whole month.
         k : int, default 10
             Number of hits.
         mode : {"hybrid", "keyword", "semantic"}, default "hybrid"
@@ -379,16 +399,26 @@ class Collection(OpenCollection):
             its words. ``"semantic"`` finds items whose codes have the highest scores, exactly.
             ``"hybrid"`` adds both: the confidence by semantic similarity, plus 1 for items with
             every word (less for some). Except in ``"semantic"``, ``"a phrase"`` in quotes must
-            occur, and ``-word`` must not. A word that no item has counts as a prefix or a typo.
+            occur, unless no item has it, and ``-word`` must not. A word that no item has counts as
+            a prefix or a typo. ``"hybrid"`` also corrects typos of words that MiniLM knows, and
+            moves away from ``-word`` and from what follows "not" or "without".
+        dates : bool, default True
+            Understand a date in the text as a filter, such as "march 2022", "summer 2021",
+            "2021" or "last week", also in German and French; see `Answer.filters`. Words in quotes
+            and mode ``"semantic"`` are not changed.
+        language : str, default "auto"
+            Language of the text as an ISO 639-1 code, such as ``"de"``; ``"auto"`` detects texts
+            that are not English. All languages but English need the extra ``languages``; without
+            it, such a text is searched by keywords only, and the answer says so.
         explain : bool, default False
-            Also return how the scores add up.
+            Also return the parts of the scores.
         max_pixels : int, optional
             Larger images are rejected. Default: 64,000,000.
 
         Returns
         -------
         Answer
-            Without hits if no word of the text is known and the query has nothing else.
+            Without hits if the query is a text without any known word.
 
         Raises
         ------
@@ -411,7 +441,9 @@ class Collection(OpenCollection):
             if row is not None:
                 parts[name] = FeatureRow(row)
         with image_limit(max_pixels) if image is not None else nullcontext():
-            return search(self.opened, parts, weights or {}, k, where, explain, mode)
+            return search(
+                self.opened, parts, weights or {}, k, where, explain, mode, dates, language
+            )
 
     def browse(
         self,
@@ -432,15 +464,15 @@ class Collection(OpenCollection):
         offset : int
             Number of items to skip.
         order : str, optional
-            A field to sort by: items without it last, then by insertion. Numbers come before
-            texts.
+            A field to sort by, or ``"date"``, which may be detected: items without it last, then
+            by insertion. Numbers come before texts.
         descending : bool
             Sort from the largest value to the smallest.
 
         Returns
         -------
         Answer
-            Its hits have the score 0.
+            The score of all hits is 0.
 
         Raises
         ------
@@ -461,15 +493,16 @@ class Collection(OpenCollection):
 
         Parameters
         ----------
-        items : Item, iterable of Item, path of a manifest, or MultiViewData
-            Data that brings its features must have views of those the collection was built with.
+        items : Item, iterable of Item, path of a table, or MultiViewData
+            The views of data with features must be views of the collection.
         strict : bool
-            Add all or nothing, and raise if an item cannot be used. Otherwise such items are
-            skipped, and the others added in batches, each in one transaction.
+            Add all items or none, and raise an error if an item cannot be used. Otherwise such
+            items are skipped, and the others are added in batches, one transaction each.
         max_pixels : int, optional
-            Larger images cannot be used; 64,000,000 by default.
+            Larger images are skipped. Default: 64,000,000.
         progress : callable, optional
-            Called with how much is done, of how much (or None), and what, when a batch is stored.
+            Called after each batch with the items done, their total (or None), and the name of
+            the stage.
 
         Returns
         -------
@@ -480,10 +513,10 @@ class Collection(OpenCollection):
         CollectionError
             The collection cannot be changed; with `strict`, an item cannot be used.
         ReplacedError
-            It was rebuilt, moved or removed since it was opened; open it again, and add all
-            items again, since earlier batches went with the old one.
+            The collection was rebuilt, moved or removed since it was opened. Open it again and add
+            all items again: earlier batches are lost with the old collection.
         OSError
-            Writing failed, for example because the disk is full; the batch was not added.
+            Writing failed, for example because the disk is full. The batch was not added.
         """
         return self._add(items, strict, max_pixels, progress, replacing=False)
 
@@ -495,10 +528,10 @@ class Collection(OpenCollection):
         max_pixels: int | None = None,
         progress: Progress | None = None,
     ) -> AddReport:
-        """Add items, in place of those that have the same ids.
+        """Add items, and replace items that have the same ids.
 
-        An item that follows a file of a folder goes on doing so; given anew without an image, it
-        keeps the one it has. Takes and raises what `add` does.
+        An item that tracks a file continues to track it. If its replacement has no image, it keeps
+        its image. Parameters, return value and errors are those of `add`.
         """
         return self._add(items, strict, max_pixels, progress, replacing=True)
 
@@ -513,9 +546,9 @@ class Collection(OpenCollection):
     ) -> AddReport:
         from acqh.collection.build.add import add_items
 
-        say = progress or no_progress
+        report = progress or no_progress
         with image_limit(max_pixels):
-            return add_items(self, items, say, strict=strict, replacing=replacing)
+            return add_items(self, items, report, strict=strict, replacing=replacing)
 
     def annotate(
         self,
@@ -525,14 +558,15 @@ class Collection(OpenCollection):
         clear: bool = False,
         progress: Progress | None = None,
     ) -> AddReport:
-        """Give items that are there texts, labels and fields, or take them away.
+        """Set or remove texts, labels and fields of existing items.
 
-        What is not given stays as it is. An empty text, empty labels, and a field that is empty or
-        None are taken away: ``Item(id="a", text="")`` removes the text and keeps the labels.
+        Missing values do not change an item. An empty text, empty labels, and a field that is empty
+        or None remove the old value: ``Item(id="a", text="")`` removes the text and keeps the
+        labels.
 
-        Texts and labels that the model knows become part of how items are found by meaning. Items
-        without an image are encoded again. The code of one with an image moves most of the way to
-        that of its text and labels; if both are taken away, its image is encoded again.
+        Texts and labels that are known to the model change the codes. Items without an image are
+        encoded again. The code of an item with an image moves most of the way to that of its text
+        and labels. If both are removed, its image is encoded again.
 
         Parameters
         ----------
@@ -540,11 +574,11 @@ class Collection(OpenCollection):
             Or a table (CSV, TSV, JSON lines or Parquet) with a column ``id``, ``file`` or
             ``image``, and any of ``text``, ``labels`` and others, which become fields.
         label_separator : str, optional
-            What stands between the labels of a table; a vertical bar by default.
+            Separator of the labels in a table. Default: a vertical bar.
         clear : bool, default False
-            Empty cells of a table take away. Otherwise they say nothing.
+            Empty cells of a table remove values. Otherwise they are ignored.
         progress : callable, optional
-            Called with how much is done, of how much (or None), and what.
+            Called with the steps done, their total (or None), and the name of the stage.
 
         Returns
         -------
@@ -555,9 +589,9 @@ class Collection(OpenCollection):
         Raises
         ------
         CollectionError
-            The table does not say which items are meant; or the collection cannot be changed.
+            The table has no column that identifies items, or the collection cannot be changed.
         ReplacedError
-            It was rebuilt, moved or removed since it was opened.
+            The collection was rebuilt, moved or removed since it was opened.
 
         Examples
         --------
@@ -590,12 +624,12 @@ class Collection(OpenCollection):
         Returns
         -------
         int
-            How many.
+            Number of removed items.
 
         Raises
         ------
         MissingItemError
-            An id is unknown; nothing was removed.
+            An id is unknown. Nothing was removed.
         ReplacedError
             The collection was rebuilt, moved or removed since it was opened.
         """
@@ -612,43 +646,42 @@ class Collection(OpenCollection):
         max_pixels: int | None = None,
         progress: Progress | None = None,
     ) -> SyncReport:
-        """Bring the collection up to date with a folder of images.
+        """Update the collection from a folder of images.
 
-        New images are added, those that were deleted are removed, and those whose content is
-        another are read again; an image that was only moved or renamed keeps its id. A file whose
-        size and time are as they were counts as unchanged, otherwise its SHA-256 decides.
+        New images are added, items of deleted images are removed, and changed images are encoded
+        again. An image that was moved or renamed keeps its id. A file with the same size and
+        modification time is unchanged; otherwise its SHA-256 is compared.
 
-        Every item knows the folder that it follows, and only items of files below `folder` are
-        compared: a folder that is seen for the first time is followed besides those that are
-        followed already. One that is gone, and half of whose content or more is found here, was
-        moved here.
+        Only items of files below `folder` are compared. A new folder is tracked in addition to the
+        folders that are tracked already. If a tracked folder is missing and at least half of its
+        content is in `folder`, it was moved there.
 
-        Text, labels and fields that people gave to an item are kept when its file is gone, by file
-        and SHA-256. They are given back, once, when this content appears again: to the same file,
-        or else under any name. Items that `remove` has removed stay removed until their files
-        change.
+        Annotations (texts, labels and fields) of items with missing files are remembered by file
+        name and SHA-256. They are restored once when the same content appears again, first for the
+        same file name, then for any other. Items that were removed by `remove` stay removed until
+        their files change.
 
-        A file whose item gets another text or label while it is read is left to the next sync, and
-        reported as unreadable.
+        If an item is annotated while its changed file is read, the file is reported as unreadable
+        and updated by the next sync.
 
-        It may be run at any time and as often as one likes. Images are stored some at a time,
-        each lot in one transaction: after a crash, run it again and it goes on from there.
+        Images are stored in batches, one transaction each. After a crash, call `sync` again to
+        continue.
 
         Parameters
         ----------
         folder : path-like
-            A folder that the collection follows, one in it, or another one to be followed too.
+            A tracked folder, a subfolder of one, or another folder to track.
         delete : bool, default False
-            Remove the items of all files that are gone, however many they are. Without it more
-            than three of them, if they are more than one in twenty or all there were, stop it.
+            Remove the items of all missing files. Without it, `sync` stops if more than three
+            files are missing and these are more than 5 % or all of the files.
         dry_run : bool, default False
-            Change nothing; say what would be done.
+            Change nothing; only report the changes.
         forget : bool, default False
-            Afterwards erase what people gave to items whose files are gone, now and before.
+            Also discard the remembered annotations of all items with missing files.
         max_pixels : int, optional
-            Larger images are not read; 64,000,000 by default.
+            Larger images are skipped. Default: 64,000,000.
         progress : callable, optional
-            Called with how much is done, of how much (or None), and what.
+            Called with the steps done, their total (or None), and the name of the stage.
 
         Returns
         -------
@@ -657,12 +690,12 @@ class Collection(OpenCollection):
         Raises
         ------
         CollectionError
-            The folder is not there or has a manifest; too many of its images are gone, or none is
-            as it was; or the collection cannot be changed. Nothing was changed.
+            The folder does not exist or has a manifest, too many of its images are missing, none
+            of them is unchanged, or the collection cannot be changed. Nothing was changed.
         ReplacedError
             The collection was rebuilt, moved or removed since it was opened.
         OSError
-            Writing failed; what was stored before stays.
+            Writing failed. Batches that were stored before are kept.
 
         Examples
         --------
@@ -686,9 +719,9 @@ class Collection(OpenCollection):
         """
         from acqh.collection.build.sync import sync
 
-        say = progress or no_progress
+        report = progress or no_progress
         with image_limit(max_pixels):
-            return sync(self, folder, say, delete=delete, dry_run=dry_run, forget=forget)
+            return sync(self, folder, report, delete=delete, dry_run=dry_run, forget=forget)
 
     def duplicates(self, *, progress: Progress | None = None) -> list[DuplicateGroup]:
         """Return groups of possible duplicates, in three tiers; change nothing.
@@ -701,7 +734,7 @@ class Collection(OpenCollection):
         Parameters
         ----------
         progress : callable, optional
-            Called with how much is done, of how much (or None), and what.
+            Called with the steps done, their total (or None), and the name of the stage.
 
         Examples
         --------
@@ -728,17 +761,17 @@ class Collection(OpenCollection):
     ) -> dict[str, Path]:
         """Return the files that could be removed if the first file of each group is kept.
 
-        The originals are compared. A file is removable if the kept one has the same bytes, or shows
-        the same image in the same colours, with as many pixels and no margin less. Not removable
-        are items of no folder, files that cannot be read, links to the kept file, files of several
-        frames or pages, and items of the tier "similar".
+        The originals are compared. A file is removable if the kept file has the same bytes, or
+        shows the same image in the same colours, with at least as many pixels and without cropping.
+        Items without a tracked file, unreadable files, links to the kept file, files with several
+        frames or pages, and items of the tier "similar" are never removable.
 
         Parameters
         ----------
         groups : iterable of DuplicateGroup
-            As `duplicates` returns them.
+            Groups from `duplicates`.
         progress : callable, optional
-            Called with how much is done, of how much (or None), and what.
+            Called with the steps done, their total (or None), and the name of the stage.
 
         Returns
         -------
@@ -767,7 +800,7 @@ class Collection(OpenCollection):
         return find_removable(self.opened, groups, progress or no_progress)
 
     def item(self, identifier: str) -> Item:
-        """Return an item; raise MissingItemError where there is none of that id."""
+        """Return an item; raise MissingItemError if the id is unknown."""
         with self._store.reading() as connection:
             return stored.find_item(connection, identifier)[1]
 
@@ -777,20 +810,20 @@ class Collection(OpenCollection):
         Raises
         ------
         MissingItemError
-            There is no such item, or it has no image.
+            The id is unknown, or the item has no image.
         """
         with self._store.reading() as connection:
             return stored.read_thumbnail(connection, identifier)
 
     def batches(self, size: int = 4_096) -> Iterator[list[tuple[Item, bytes]]]:
-        """Yield all items with their codes in order of insertion, some at a time.
+        """Yield all items with their codes in batches, in order of insertion.
 
-        What is yielded is one state: changes that others make meanwhile do not show.
+        All batches are of one state of the collection; concurrent changes are not visible.
 
         Parameters
         ----------
         size : int, default 4,096
-            Items of a batch.
+            Number of items in a batch.
         """
         size = check_positive_int(size, "size")
 
@@ -802,23 +835,32 @@ class Collection(OpenCollection):
         return pages()
 
     def labels(self) -> dict[str, int]:
-        """Return how many items have each label, in alphabetical order."""
+        """Return the number of items of each label, in alphabetical order."""
         return dict(self._counted().labels)
 
+    def facets(self) -> dict[str, dict[str, int]]:
+        """Return the number of items of each suggested tag, kind and month.
+
+        Returns
+        -------
+        dict of {"tag", "kind", "date"} to dict of str to int
+            Months are such as "2021-03". All in alphabetical order.
+        """
+        return {name: dict(counts) for name, counts in self._counted().facets.items()}
+
     def fields(self) -> dict[str, set[str]]:
-        """Return the fields of items, and the types of their values.
+        """Return the names of all fields, and the types of their values.
 
         Returns
         -------
         dict of str to set of {"integer", "real", "text", "boolean", "null"}
-            For every field that some item has. A whole number that does not fit 64 bits counts as
-            "real".
+            The types of each field. An integer that does not fit 64 bits counts as "real".
         """
         with self._store.reading() as connection:
             return stored.field_kinds(connection)
 
     def _counted(self) -> stored.Counts:
-        """Return how many items there are of what; counted once after each change."""
+        """Return the counts of items, labels and thumbnails; computed once after each change."""
         opened = self.opened
         with opened.store.reading() as connection:
             return opened.counts(connection)
@@ -853,15 +895,19 @@ class Collection(OpenCollection):
             version=facts.version,
             settings=facts.settings.stored(),
             drift=self.drift.to_dict(),
+            model_outdated=any(
+                getattr(mapped, "is_outdated", False)
+                for mapped in self.opened.coder.maps.feature_maps.values()
+            ),
         )
 
     def verify(self) -> CollectionReport:
-        """Check every byte of the collection, and that its parts agree.
+        """Verify all checksums of the collection and the consistency of its parts.
 
         Raises
         ------
         ReplacedError
-            Another collection has its path by now.
+            Another collection has replaced it at its path.
         """
         self.apply(lambda opened: opened.store.check_current())
         return _report_on(self.path)

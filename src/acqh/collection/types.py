@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from acqh._core.arrays import Floats, Ints
+from acqh._core.fields import DATE, DATE_SOURCE, DETECTED, KIND, TAGS, TEXT_IN_IMAGE
 from acqh._core.runtime import RandomState
 from acqh.encoders.images import ImageLike
 from acqh.errors import CollectionError
 from acqh.methods.acqh.targets import Target
 
+# Images in which text is read.
+OcrMode = Literal["documents", "all"]
 # What a text asks for.
 Mode = Literal["hybrid", "keyword", "semantic"]
 MAX_ID_CHARACTERS = 1_000
@@ -57,6 +60,9 @@ class Item:
         Where it came from, such as a file and a line, for reports.
     folder : str
         The tracked folder with the image that the field ``file`` names; empty for none.
+    detected : mapping of str to value
+        Metadata that acqh found in the image and its file: see `date`, `date_source`, `kind`,
+        `tags` and `text_in_image`. Never mixed with text, labels and fields.
     has_thumbnail : bool
         Whether a small image of it is stored.
     thumbnail : bytes, optional
@@ -84,6 +90,7 @@ class Item:
     fields: Mapping[str, Any] = field(default_factory=dict, hash=False)
     origin: str = ""
     folder: str = field(default="", kw_only=True)
+    detected: Mapping[str, Any] = field(default_factory=dict, hash=False, kw_only=True)
     has_thumbnail: bool = field(default=False, kw_only=True)
     thumbnail: bytes | None = field(default=None, kw_only=True)
     encoded_from: str = field(default="", kw_only=True)
@@ -108,7 +115,35 @@ class Item:
             "labels": list(self.labels),
             "fields": dict(self.fields),
             "has_thumbnail": self.has_thumbnail,
+            **{name: getattr(self, name) for name in DETECTED},
         }
+
+    @property
+    def date(self) -> str:
+        """When it was made: ISO 8601, local time; its field ``date``, or else detected."""
+        return str(self.fields.get(DATE) or self.detected.get(DATE, ""))
+
+    @property
+    def date_source(self) -> str:
+        """Source of the date: "field", "exif", "name" or "file" (modified); "" for none."""
+        if self.fields.get(DATE):
+            return "exif" if self.folder else "field"
+        return str(self.detected.get(DATE_SOURCE, ""))
+
+    @property
+    def kind(self) -> str:
+        """Kind of the image: "photo", "screenshot", "document", "drawing", "video" or ""."""
+        return str(self.detected.get(KIND, ""))
+
+    @property
+    def tags(self) -> dict[str, float]:
+        """Suggested tags with their confidence from 0 to 1, the most confident first."""
+        return dict(self.detected.get(TAGS, {}))
+
+    @property
+    def text_in_image(self) -> str:
+        """Text that was read in the image (OCR)."""
+        return str(self.detected.get(TEXT_IN_IMAGE, ""))
 
     @property
     def name(self) -> str:
@@ -133,9 +168,11 @@ class Hit(Item):
         confident match: of queries for absent things, 1 in 20 has such a hit. Some of the words
         add to it. It is 1 for a hit with every word of the query, or with the same image.
     why : tuple of str
-        Why it was found. "keywords": its caption or name contains words of the query. "labels": its
-        labels do. "semantic": it is similar to the text or the items. "image": it is similar to
-        the image. "same image": it shows the image of the query.
+        Why it was found. "file name": its file is called so, or begins so. "keywords": its caption
+        or name contains words of the query. "labels": its labels do. "tags": suggested tags do.
+        "text in image": text that was read in its image does.
+        "semantic": it is similar to the text or the items. "image": it is similar to the image.
+        "same image": it shows the image of the query. "date": the query is a date alone.
 
     Examples
     --------
@@ -153,6 +190,15 @@ class Hit(Item):
     score: float
     match: float = 0.0
     why: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, item: Mapping[str, Any], score: float, match: float = 0.0, why: tuple[str, ...] = ()
+    ) -> Self:
+        """Return the hit of a stored item, given by all its attributes, without checks."""
+        hit = object.__new__(cls)
+        vars(hit).update(item, fields=dict(item["fields"]), score=score, match=match, why=why)
+        return hit
 
     def to_dict(self) -> dict[str, Any]:
         """Return the hit as JSON can hold it."""
@@ -181,7 +227,7 @@ class Explanation:
         image" for what puts an image that is stored already first. Otherwise "semantic": the
         confidence by semantic similarity, from 0 to 1; and "keywords". Every word counts 1, the
         words as name or whole caption another 1, the words as typed 0.25. Some of the words count
-        up to 0.5.
+        up to 0.5, and every word 0.6 if suggested tags or text in the image are needed for it.
 
     Notes
     -----
@@ -222,6 +268,27 @@ class Explanation:
 
 
 @dataclass(frozen=True)
+class TextFilter:
+    """Words of a query that were understood as a filter instead of searched for.
+
+    Attributes
+    ----------
+    text : str
+        The words, such as "in summer 2021".
+    where : dict of str to str
+        The filter, such as ``{"date>=": "2021-06", "date<": "2021-09"}``.
+
+    Examples
+    --------
+    >>> TextFilter("in 2021", {"date": "2021"}).text
+    'in 2021'
+    """
+
+    text: str
+    where: dict[str, str] = field(hash=False)
+
+
+@dataclass(frozen=True)
 class Answer:
     """What a search found.
 
@@ -238,6 +305,15 @@ class Answer:
     milliseconds : dict of str to float
         For "encode" (the query), "search" (the index) and "items" (reading what was found).
     explanation : Explanation or None
+    filters : tuple of TextFilter
+        Dates in the text that restricted the search; ``dates=False`` searches for them instead.
+    corrected : str or None
+        The text that was searched for, with typos corrected; None if there were none.
+    ignored : tuple of str
+        Phrases in quotes that no item contains; they were searched without the quotes.
+    missing_extra : str or None
+        Name of the extra that the query needs but that is not installed, such as ``"languages"``:
+        then the text was searched by keywords only.
     n_confident : int
         Number of confident matches; 0 if the hits are only the most similar items.
 
@@ -260,6 +336,10 @@ class Answer:
     n_scanned: int
     milliseconds: dict[str, float]
     explanation: Explanation | None = None
+    filters: tuple[TextFilter, ...] = ()
+    corrected: str | None = None
+    ignored: tuple[str, ...] = ()
+    missing_extra: str | None = None
 
     @property
     def n_confident(self) -> int:
@@ -276,6 +356,10 @@ class Answer:
             "n_scanned": self.n_scanned,
             "milliseconds": dict(self.milliseconds),
             "explanation": None if self.explanation is None else self.explanation.to_dict(),
+            "filters": [asdict(one) for one in self.filters],
+            "corrected": self.corrected,
+            "ignored": list(self.ignored),
+            "missing_extra": self.missing_extra,
         }
 
 
@@ -363,6 +447,7 @@ class BuildSettings:
     ----------
     image_encoder, text_encoder : str or Encoder
         Of a collection that was built: the name, or the description of an encoder of one's own.
+    language : str
     n_components, n_codebooks : int
     targets : mapping of str to float or Target, or None
     strict : bool
@@ -372,6 +457,7 @@ class BuildSettings:
         Not stored.
     label_separator : str or None
     max_pixels : int or None
+    ocr : {"documents", "all"} or None
 
     Examples
     --------
@@ -388,6 +474,7 @@ class BuildSettings:
 
     image_encoder: Any = "auto"
     text_encoder: Any = "auto"
+    language: str = "auto"
     n_components: int = 128
     n_codebooks: int = 8
     targets: "Mapping[str, float | Target] | None" = None
@@ -396,6 +483,7 @@ class BuildSettings:
     image_root: str | PathLike[str] | None = None
     label_separator: str | None = None
     max_pixels: int | None = None
+    ocr: OcrMode | None = None
 
     def stored(self) -> dict[str, Any]:
         """Return the settings as JSON can hold them."""
@@ -465,6 +553,9 @@ class CollectionInfo:
     drift : dict
         How well items that were added since it was built fit what was learnt, by the names of
         `acqh.quantize.Drift`; ``retraining_recommended`` says that retraining is recommended.
+    model_outdated : bool
+        Whether a newer version of the built-in image-text model is installed than the collection
+        was built with. Retraining uses it.
 
     Examples
     --------
@@ -502,6 +593,7 @@ class CollectionInfo:
     version: str
     settings: dict[str, Any]
     drift: dict[str, Any]
+    model_outdated: bool
 
 
 @dataclass(frozen=True)

@@ -88,11 +88,11 @@ def check_items_have_views(present: Mapping[str, Bools], ids: Array) -> None:
 
 
 def _zero_absent(matrix: Matrix, present: Bools) -> Matrix:
-    """Zero the rows that are absent, whatever they hold; copies only if one is not zero."""
+    """Set absent rows to zero; copy only if one of them is not zero."""
     if present.all():
         return matrix
     if not is_sparse(matrix):
-        # By blocks, since the absent rows of a file that is mapped may be more than memory holds.
+        # In blocks, since the absent rows of a mapped file may not fit into memory.
         blocks = slices(len(matrix), _BLOCK_ROWS)
         if any(np.any(matrix[rows][~present[rows]]) for rows in blocks):
             matrix = matrix.copy()

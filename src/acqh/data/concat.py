@@ -79,7 +79,7 @@ def stack(matrices: Sequence[Matrix]) -> Matrix:
     """Stack matrices vertically."""
     if len(matrices) == 1:
         return matrices[0]
-    # One sparse matrix makes the whole sparse: the other way round could fill the memory.
+    # One sparse matrix makes the result sparse: a dense result could fill the memory.
     if any(is_sparse(matrix) for matrix in matrices):
         return sp.csr_array(sp.vstack([sp.csr_array(matrix) for matrix in matrices], format="csr"))
     return np.concatenate(matrices)

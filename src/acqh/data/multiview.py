@@ -211,7 +211,7 @@ class MultiViewData:
 
     @property
     def iloc(self) -> Self:
-        """The data itself; scikit-learn detects by this attribute that `take` returns rows."""
+        """The data; this attribute tells scikit-learn that `take` selects rows."""
         return self
 
     def chunks(self, size: int) -> Iterator[Self]:
@@ -389,7 +389,7 @@ class MultiViewData:
 
     @classmethod
     def from_files(cls, path: str | PathLike[str], **options: Any) -> "MultiViewData":
-        """Read data from a file, in the format that its ending names.
+        """Read data from a file, in the format of its extension.
 
         Parameters
         ----------

@@ -159,7 +159,7 @@ def _count_test_rows(test_size: float | int, n_items: int) -> int:
 
 
 def _draw_groups(groups: Array, n_test: int, rng: np.random.Generator) -> Ints:
-    """Draw whole groups that together have at most, and nearly, `n_test` rows.
+    """Draw complete groups with at most, and nearly, `n_test` rows in total.
 
     Visits groups in random order and takes those that still fit. If none fits, takes the
     smallest, so the part is never empty.
@@ -185,7 +185,7 @@ def _draw_by_class(classes: Ints, n_test: int, rng: np.random.Generator) -> Ints
     random.
     """
     _, class_of, sizes = np.unique(classes, return_inverse=True, return_counts=True)
-    # Whole-number arithmetic: equal shares must tie exactly, whatever the sizes.
+    # Integer arithmetic: equal shares must tie exactly for all sizes.
     counts, remainders = np.divmod(sizes * n_test, len(classes))
     order = np.lexsort((rng.random(len(sizes)), -remainders))
     counts[order[: n_test - counts.sum()]] += 1
@@ -221,5 +221,5 @@ def _group_array(data: "MultiViewData", groups: Any) -> Array:
         raise InvalidInputError(
             f"groups have shape {array.shape}; give one group for each of {len(data)} items"
         )
-    # Objects of several types cannot be sorted, their names can.
+    # Objects of different types cannot be sorted, but their names can.
     return array.astype(str) if array.dtype == object else array

@@ -15,7 +15,7 @@ from acqh.errors import InvalidInputError
 
 _LATENT = 16
 _BLOCK_ROWS = 8_192
-# Spread of items around the centre of their labels; it is what views share beyond labels.
+# Spread of items around the centre of their labels: the structure that views share beyond labels.
 _SPREAD = 0.5
 
 
@@ -26,7 +26,7 @@ class _Shape:
     n_items: int
     widths: Mapping[str, int]
     n_labels: int
-    mean_labels: float = 1.0  # exactly one label per item where this is 1
+    mean_labels: float = 1.0  # exactly one label per item if this is 1
     sparse: frozenset[str] = frozenset()
     mean_words: float = 6.0
     double: frozenset[str] = frozenset()
@@ -88,7 +88,7 @@ def make_multiview(
     Raises
     ------
     InvalidInputError
-        A number out of range, or an unknown view in `sparse`.
+        A number is out of range, or a view in `sparse` is unknown.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def make_multiview_like(
     Raises
     ------
     InvalidInputError
-        The name is unknown, or `n` is not a positive whole number.
+        The name is unknown, or `n` is not a positive integer.
 
     Examples
     --------

@@ -3,10 +3,12 @@ from acqh.encoders.builtin.model import builtin_model as builtin_model
 from acqh.encoders.clip import ClipImages as ClipImages
 from acqh.encoders.clip import ClipTexts as ClipTexts
 from acqh.encoders.efficientnet import EfficientNetLite0 as EfficientNetLite0
-from acqh.encoders.hog import HogColour as HogColour
+from acqh.encoders.hog import HogColor as HogColor
 from acqh.encoders.images import read_image as read_image
 from acqh.encoders.minilm import MiniLM as MiniLM
+from acqh.encoders.models import EncoderInfo as EncoderInfo
+from acqh.encoders.models import list_encoders as list_encoders
 from acqh.encoders.named import Encoder as Encoder
 from acqh.encoders.named import make_encoder as make_encoder
 from acqh.encoders.named import register_encoder as register_encoder
-from acqh.encoders.named import word_vectorizer as word_vectorizer
+from acqh.encoders.named import tfidf_vectorizer as tfidf_vectorizer

@@ -1,150 +1,211 @@
-"""Images and texts in one space, by CLIP or SigLIP of the package transformers."""
+"""Images and texts in one space, by CLIP and its relatives: two ONNX files, run by ONNX Runtime."""
 
-from pathlib import Path
+from functools import cached_property
 from typing import Any, ClassVar
 
+import numpy as np
+
+from acqh._core.arrays import Array, Floats, unit_rows
 from acqh._core.imports import require
-from acqh.encoders.images import ImageLike, read_image
-from acqh.encoders.network import Network
+from acqh.encoders.images import MAX_PIXELS, ImageLike, read_image
+from acqh.encoders.models import IMAGE_OUTPUTS, TEXT_OUTPUTS, ModelFiles, find_model
+from acqh.encoders.network import Network, on_all_cores, session
+from acqh.encoders.onnx import external_files
+from acqh.encoders.preprocess import Pixels, Tokens, read_settings
 from acqh.errors import InvalidInputError
 
-# How transformers calls the models of images and texts in one space that are known here.
-_FAMILIES = ("clip", "siglip", "siglip2")
+_DTYPES = {"tensor(int32)": np.int32, "tensor(float16)": np.float16}
 
 
 class _Clip(Network):
-    """A CLIP or SigLIP model of the package transformers; see its subclasses."""
+    """One of the two networks of a model; see its subclasses."""
 
-    # What of transformers prepares the items.
-    _tools: ClassVar[str]
+    _state_axes: ClassVar = {"source_": str}
+    _part: ClassVar[str]  # of the layout: the network
+    _settings: ClassVar[str]  # and what its items need
+    _outputs: ClassVar[tuple[str, ...]]
+    _example: Any  # an item to encode if the network does not state its width
+    _preparation: Any  # turns an item into arrays
+    batch_size = 64
 
-    def __init__(self, model: str, *, batch_size: int = 32, max_pixels: int = 64_000_000) -> None:
+    def __init__(self, model: str) -> None:
         self.model = model
-        self.batch_size = batch_size
-        self.max_pixels = max_pixels
 
-    def _folder(self) -> Path:
-        """Return the folder of the model, which is fetched where only its name is given."""
-        place = Path(self.model)
-        if place.is_dir():
-            return place
-        if place.is_absolute() or self.model.startswith(".") or self.model.count("/") != 1:
-            raise InvalidInputError(
-                f"there is no folder {self.model}; give one with a CLIP model, as transformers "
-                "saves it"
-            )
-        try:
-            return Path(
-                require("huggingface_hub").snapshot_download(
-                    self.model, local_files_only=not self._may_fetch
-                )
-            )
-        except Exception as error:  # no network, no such model, no right: many kinds
-            raise InvalidInputError(
-                f"the CLIP model {self.model!r} is not a folder, and it cannot be fetched: {error}"
-            ) from error
+    @cached_property
+    def _files(self) -> ModelFiles:
+        return find_model(vars(self).get("source_", self.model), fetch=self._may_fetch)
+
+    @cached_property
+    def source_(self) -> str:
+        """Folder, or name and revision, of the model that is used."""
+        return self._files.source
+
+    @cached_property
+    def n_features_out(self) -> int:
+        """Number of features: the width of the network's output."""
+        self._load_once()
+        shape = self._output.shape
+        width = shape[-1] if shape else None
+        return width if isinstance(width, int) else self.transform([self._example]).shape[1]
+
+    def check_installed(self) -> None:
+        """Raise an error unless packages and model are on this machine; download the model."""
+        super().check_installed()
+        self._files  # noqa: B018
 
     def _weights_fingerprint(self) -> str:
-        folder = self._folder()
-        files = sorted([*folder.glob("*.safetensors"), *folder.glob("*.json")])
-        if not any(file.suffix == ".safetensors" for file in files):
-            raise InvalidInputError(f"{folder} holds no weights in .safetensors files")
-        return self._hash_files(files)
+        network, settings = self._files.path(self._part), self._files.path(self._settings)
+        others = [settings, settings.with_name("tokenizer_config.json")]
+        others += [self._files.folder / "config.json"]
+        others += [network.parent / name for name in external_files(network)]
+        return self._hash_files(path for path in (network, *others) if path.is_file())
 
     def _load(self) -> Any:
-        transformers = require("transformers")
-        folder = str(self._folder())
+        path = self._files.path(self._part)
         try:
-            config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
-            if config.model_type not in _FAMILIES:
-                raise ValueError(f"it is a {config.model_type}, not one of {', '.join(_FAMILIES)}")
-            network = transformers.AutoModel.from_pretrained(
-                folder, local_files_only=True, use_safetensors=True
-            )
-            kind = getattr(transformers, self._tools)
-            tools = kind.from_pretrained(folder, local_files_only=True)
-        except (OSError, ValueError, KeyError, RuntimeError) as error:
-            raise InvalidInputError(f"{folder} holds no readable CLIP model: {error}") from error
-        return network.eval(), tools
+            return session(str(path))
+        except Exception as error:  # ONNX Runtime has errors of many types
+            raise InvalidInputError(f"{path} is not a network that can be run: {error}") from error
 
-    @property
-    def n_features_out(self) -> int:
-        """Number of features, which the model says."""
-        self._load_once()
-        config = self._network[0].config
-        return int(getattr(config, "projection_dim", None) or config.vision_config.hidden_size)
+    @cached_property
+    def _output(self) -> Any:
+        """The output with a usual name, or else the first."""
+        outputs = {output.name: output for output in self._network.get_outputs()}
+        name = next((name for name in self._outputs if name in outputs), next(iter(outputs)))
+        return outputs[name]
 
     def _forward(self, batch: list[Any], start: int) -> Any:
-        torch = require("torch")
-        with torch.inference_mode():
-            features = self._features(batch, start)
-            # Newer releases return the pooled features inside an output object.
-            features = getattr(features, "pooler_output", features)
-            return torch.nn.functional.normalize(features, dim=-1).numpy()
+        self._preparation  # noqa: B018 - read once, not in each thread
+        # One item at a time: networks of 8 bits round by the largest value of a batch, and some
+        # take no more.
+        rows = on_all_cores(lambda item: self._row(*item), enumerate(batch, start))
+        return unit_rows(np.concatenate(rows))
 
-    def _features(self, batch: list[Any], start: int) -> Any:
+    def _row(self, position: int, item: Any) -> Floats:
+        path, name = self._files.path(self._part), self._output.name
+        tensors = self._network.get_inputs()
+        inputs = self._inputs(item, position, tensors)
+        for tensor in tensors:
+            inputs[tensor.name] = inputs[tensor.name].astype(
+                _DTYPES.get(tensor.type, inputs[tensor.name].dtype), copy=False
+            )
+        try:
+            row = np.asarray(self._network.run([name], inputs)[0], dtype=np.float32)
+        except Exception as error:
+            raise InvalidInputError(f"{path} cannot be run: {error}") from error
+        if row.ndim != 2 or len(row) != 1 or not row.size:
+            raise InvalidInputError(
+                f"{path} returns {name} of shape {row.shape}, not one row per item; export it with "
+                "its projection"
+            )
+        if not np.isfinite(row).all():
+            raise InvalidInputError(f"{path} returns numbers that are not finite")
+        return row
+
+    def _inputs(self, item: Any, position: int, tensors: list[Any]) -> dict[str, Array]:
         raise NotImplementedError
+
+    def __repr__(self) -> str:
+        source = vars(self).get("source_")
+        return f"{type(self).__name__}({source!r})" if source else super().__repr__()
+
+    def __getstate__(self) -> dict[str, Any]:
+        stored = {"_may_fetch", "fingerprint_", "source_", *self.get_params()}
+        return {name: value for name, value in vars(self).items() if name in stored}
 
 
 class ClipImages(_Clip):
-    """Encode images with CLIP or SigLIP, rows of length one, in one space with `ClipTexts`.
+    """Encode images with CLIP, SigLIP or the like, in one space with `ClipTexts`.
 
-    Needs the extras ``images`` and ``clip``.
+    Rows have unit length. Needs the extra ``hub``.
 
     Parameters
     ----------
     model : str
-        A folder as transformers saves it; or, where there is a network, a model's name.
-    batch_size : int, default 32
+        A folder; a short name such as ``"clip"`` or ``"siglip2"`` (``acqh encoders`` lists them);
+        or ``"OWNER/NAME"`` on the Hugging Face Hub. ``@REVISION`` and ``:VARIANT`` may follow, such
+        as ``"siglip:quantized"``. `fit` downloads a model that is not on this machine.
     max_pixels : int, default 64,000,000
         Larger images are rejected before they are decoded.
+
+    Attributes
+    ----------
+    source_ : str
+        The absolute folder, or name and revision, of the model that is used.
 
     Examples
     --------
     >>> from acqh.encoders import ClipImages
-    >>> ClipImages("models/clip-vit-base").get_params()["batch_size"]
-    32
+    >>> ClipImages("siglip:quantized")
+    ClipImages(model='siglip:quantized')
     """
 
-    _tools = "AutoImageProcessor"
+    _part, _settings, _outputs = "image", "pixels", IMAGE_OUTPUTS
+    _packages: ClassVar = ("onnxruntime", "PIL.Image")
 
-    def _features(self, batch: list[ImageLike], start: int) -> Any:
-        network, processor = self._network
-        images = [
-            read_image(image, start + row, self.max_pixels) for row, image in enumerate(batch)
-        ]
-        inputs = processor(images=images, return_tensors="pt")
-        return network.get_image_features(**inputs)
+    def __init__(self, model: str, *, max_pixels: int = MAX_PIXELS) -> None:
+        super().__init__(model)
+        self.max_pixels = max_pixels
+
+    @property
+    def _example(self) -> Any:
+        return require("PIL.Image").new("RGB", (8, 8))
+
+    @cached_property
+    def _preparation(self) -> Pixels:
+        return Pixels.read(self._files.path("pixels"))
+
+    def _inputs(self, item: ImageLike, position: int, tensors: list[Any]) -> dict[str, Array]:
+        if len(tensors) != 1:
+            names = ", ".join(tensor.name for tensor in tensors)
+            raise InvalidInputError(
+                f"{self._files.path(self._part)} has {len(tensors)} inputs ({names}); an image "
+                "network takes one: the pixels"
+            )
+        return {tensors[0].name: self._preparation.of(read_image(item, position, self.max_pixels))}
 
 
 class ClipTexts(_Clip):
-    """Encode texts with CLIP or SigLIP, rows of length one, in one space with `ClipImages`.
+    """Encode texts with CLIP, SigLIP or the like, in one space with `ClipImages`.
 
-    What is too long for the model is cut off.
-
-    Needs the extra ``clip``.
+    Rows have unit length. Long texts are cut off. Needs the extra ``hub``.
 
     Parameters
     ----------
     model : str
-        A folder as transformers saves it; or, where there is a network, a model's name.
-    batch_size : int, default 32
+        As of `ClipImages`.
+
+    Attributes
+    ----------
+    source_ : str
+        The absolute folder, or name and revision, of the model that is used.
 
     Examples
     --------
     >>> from acqh.encoders import ClipTexts
-    >>> ClipTexts("models/clip-vit-base").get_params()["batch_size"]
-    32
+    >>> ClipTexts("clip")
+    ClipTexts(model='clip')
     """
 
-    _tools = "AutoTokenizer"
+    _part, _settings, _outputs = "text", "tokenizer", TEXT_OUTPUTS
+    _packages: ClassVar = ("onnxruntime", "tokenizers")
+    _example = "a"
 
-    def _features(self, batch: list[str], start: int) -> Any:  # noqa: ARG002
-        network, tokenizer = self._network
-        longest = network.config.text_config.max_position_embeddings
-        # SigLIP was trained on texts that are filled up to one length.
-        padding = True if network.config.model_type == "clip" else "max_length"
-        inputs = tokenizer(
-            batch, padding=padding, truncation=True, max_length=longest, return_tensors="pt"
-        )
-        return network.get_text_features(**inputs)
+    @cached_property
+    def _preparation(self) -> Tokens:
+        shapes = [tensor.shape for tensor in self._network.get_inputs() if tensor.shape]
+        length = shapes[0][-1] if shapes else None
+        config = read_settings(self._files.folder / "config.json")
+        is_fixed = isinstance(length, int) and length > 0
+        return Tokens(self._files.path("tokenizer"), config, length if is_fixed else None)
+
+    def _inputs(self, item: str, position: int, tensors: list[Any]) -> dict[str, Array]:  # noqa: ARG002
+        ids, mask = self._preparation.of(item)
+        return {
+            tensor.name: mask
+            if "mask" in tensor.name
+            else np.zeros_like(ids)
+            if "type" in tensor.name
+            else ids
+            for tensor in tensors
+        }

@@ -16,7 +16,7 @@ _BLOCK_CELLS = 2
 
 
 @dataclass(eq=False, repr=False)
-class HogColour(PlainEstimator):
+class HogColor(PlainEstimator):
     """Encode images by their oriented gradients (HOG) and their colours (HSV histogram).
 
     Each image is read as RGB on white and resized to a square. Its gradients are counted by
@@ -40,8 +40,8 @@ class HogColour(PlainEstimator):
     Examples
     --------
     >>> from PIL import Image
-    >>> from acqh.encoders import HogColour
-    >>> HogColour().fit_transform([Image.new("RGB", (80, 60), "red")]).shape
+    >>> from acqh.encoders import HogColor
+    >>> HogColor().fit_transform([Image.new("RGB", (80, 60), "red")]).shape
     (1, 544)
     """
 

@@ -1,10 +1,9 @@
 """Reading images that anybody may have made: bounded, upright, opaque."""
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from datetime import datetime
 from functools import cache
 from io import BytesIO
 from os import PathLike, fspath
@@ -14,7 +13,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from acqh._core.arrays import check_positive_int
+from acqh._core.dates import parse_exif_date
 from acqh._core.imports import require
+from acqh.encoders.strips import has_strips, read_strips, regroup
+from acqh.encoders.videos import read_frame, video_type
 from acqh.errors import ImageError, MissingExtraError
 
 # A path, the bytes of an image file, or a Pillow image.
@@ -22,6 +24,10 @@ ImageLike: TypeAlias = Any
 
 # Larger images are rejected before they are decoded, unless the caller says otherwise.
 MAX_PIXELS = 64_000_000
+# Images that take at most a quarter of the memory per pixel may have this many times as many: those
+# that are decoded reduced, and those of one byte per pixel. Phones make photos of 200 megapixels.
+_LIGHTER = 4
+_LIGHT_MODES = ("1", "L", "P")
 _limit = ContextVar("max_pixels", default=MAX_PIXELS)
 # Only formats whose decoders are part of Pillow: others may start outside programs.
 _PLUGINS = ("Bmp", "Gif", "Jpeg", "Png", "Ppm", "Tiff", "WebP")
@@ -36,9 +42,13 @@ _WHITES = {"I": (255.0, 65_535.0), "F": (1.0, 255.0, 65_535.0)}
 _DEEP = "I;16"
 # Reduced images keep this many times the side asked for, so that resizing them loses nothing.
 _REDUCING_GAP = 2
+# Longest side of images that are not reduced: longer than any.
+_MAX_SIDE = 2**31
 # Pixels converted at once: colours and transparency take 16 bytes per pixel, a decoded one as few
 # as 1, so that converting all of them together would take many times the memory.
 _BAND_PIXELS = 1_000_000
+# Strips of TIFF files that have more pixels are not decoded one by one.
+_STRIP_PIXELS = 16_000_000
 # Longest side of what encoders get to see: more than any of them uses, and a batch stays small.
 _WORKING_SIDE = 512
 # Longest side of the small images that collections keep.
@@ -56,8 +66,8 @@ def read_image(
     """Read one image as an opaque RGB image.
 
     Transparent parts become white, a photograph is turned upright as its EXIF data says, of
-    an animation the first frame is taken, and grey of more than 8 bits is scaled. HEIC is read
-    where the package pillow-heif is installed.
+    an animation the first frame is taken, and grey of more than 8 bits is scaled. Of a video file,
+    one frame is read, in a process of its own.
 
     Parameters
     ----------
@@ -65,8 +75,10 @@ def read_image(
     position : int
         Its place among the images, for errors.
     max_pixels : int, optional
-        Larger images are rejected before they are decoded; 64,000,000 by default, or what
-        `image_limit` says.
+        Larger images are rejected before they are decoded. Default: 64,000,000, or the limit set
+        by `image_limit`. Images that need little memory may have four times as many pixels:
+        images of one byte per pixel, and JPEG and most PNG and TIFF files that are at least four
+        times as long as `side`.
     name : str, optional
         What to call it in errors, instead of its place.
     side : int, optional
@@ -108,6 +120,9 @@ def read_image(
     except ImageError:
         raise
     except image_module.UnidentifiedImageError as error:
+        if not isinstance(image, bytes | bytearray | memoryview) and video_type(first_bytes(image)):
+            longest = _MAX_SIDE if side is None else _REDUCING_GAP * side
+            return read_frame(image, name, longest, max_pixels)
         raise ImageError(f"{name} cannot be read: {_what_it_is(image)}") from error
     except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
         why = "it is a folder" if isinstance(error, IsADirectoryError) else error.strerror
@@ -119,7 +134,7 @@ def read_image(
 def _what_it_is(image: Any) -> str:
     """Say of what is not an image of a known kind what it is instead."""
     if is_foreign(image):
-        return "it is HEIC, which needs the package pillow-heif: pip install 'acqh[heic]'"
+        return "it is HEIC, which needs the package pillow-heif: pip install 'acqh[images]'"
     n_bytes = Path(image).stat().st_size if isinstance(image, str | PathLike) else len(image)
     return "it is not an image of a known kind" if n_bytes else "it is empty"
 
@@ -163,7 +178,7 @@ def image_limit(max_pixels: int | None) -> Iterator[None]:
     --------
     >>> from PIL import Image
     >>> with image_limit(4):
-    ...     read_image(Image.new("L", (3, 2)))
+    ...     read_image(Image.new("RGB", (3, 2)))
     Traceback (most recent call last):
     acqh.errors.ImageError: image 0 has 3 x 2 pixels, more than the 4 allowed; ...
     """
@@ -208,11 +223,7 @@ def open_image(image: ImageLike, formats: Sequence[str] | None = None) -> Any:
     pillow = require("PIL.Image")
     for name in _PLUGINS:
         require(f"PIL.{name}ImagePlugin")
-    if isinstance(image, str | PathLike):
-        with Path(image).open("rb") as file:
-            prefix = file.read(_PREFIX_BYTES)
-    else:
-        prefix = bytes(image[:_PREFIX_BYTES])
+    prefix = first_bytes(image)
     for name in formats:
         factory, accepts = pillow.OPEN[name]
         if accepts is not None and accepts(prefix) is not True:
@@ -232,8 +243,8 @@ def image_date(image: ImageLike) -> str | None:
     Returns
     -------
     str or None
-        Local time in ISO format, such as ``"2014-07-01T12:30:00"``; None where the file does not
-        say, or cannot be read.
+        Local time in ISO format, such as ``"2014-07-01T12:30:00"``, without the time zone; None
+        where the file does not say, or cannot be read.
 
     Examples
     --------
@@ -246,11 +257,38 @@ def image_date(image: ImageLike) -> str | None:
             if opened.format == "PNG" and "exif" not in opened.info:
                 return None  # it would be decoded to look behind the pixels
             exif = opened.getexif()
-            inner = exif.get_ifd(tags.IFD.Exif)
-            date = inner.get(tags.Base.DateTimeOriginal) or exif.get(tags.Base.DateTime)
-        return datetime.strptime(str(date)[:19], "%Y:%m:%d %H:%M:%S").isoformat()
+            names = (tags.Base.DateTimeOriginal, tags.Base.DateTimeDigitized)
+            # Some programs write them outside the directory where they belong.
+            dates = [part.get(name) for name in names for part in (_exif_ifd(exif), exif)]
+        parsed = map(parse_exif_date, (*dates, exif.get(tags.Base.DateTime)))
+        return next(filter(None, parsed), None)
     except Exception:  # damaged bytes make decoders raise anything
         return None
+
+
+def read_header(image: ImageLike) -> tuple[tuple[int, int], bool] | None:
+    """Return the size of an image, and whether its EXIF data have settings of a camera.
+
+    Returns None if it cannot be read; nothing is decoded.
+    """
+    tags = require("PIL.ExifTags").Base
+    try:
+        with open_image(image) as opened:
+            if opened.format == "PNG" and "exif" not in opened.info:
+                return opened.size, False
+            exif = _exif_ifd(opened.getexif())
+            settings = (tags.ExposureTime, tags.FNumber, tags.FocalLength, tags.ISOSpeedRatings)
+            return opened.size, any(name in exif for name in settings)
+    except Exception:  # damaged bytes make decoders raise anything
+        return None
+
+
+def _exif_ifd(exif: Any) -> Any:
+    """Return the directory of EXIF data that says how a photograph was taken; empty if damaged."""
+    try:
+        return exif.get_ifd(require("PIL.ExifTags").IFD.Exif)
+    except Exception:  # damaged bytes make decoders raise anything
+        return {}
 
 
 @cache
@@ -268,46 +306,84 @@ def is_foreign(image: ImageLike) -> bool:
     """Whether an image is HEIC, and the package that reads it is not installed."""
     if "HEIF" in image_formats():
         return False
-    if isinstance(image, str | PathLike):
-        with Path(image).open("rb") as file:
-            image = file.read(12)
-    return bytes(image[4:12]).startswith(_HEIC_STARTS)
+    return first_bytes(image)[4:12].startswith(_HEIC_STARTS)
+
+
+def first_bytes(image: ImageLike) -> bytes:
+    """Return the first bytes of an image file."""
+    if not isinstance(image, str | PathLike):
+        return bytes(image[:_PREFIX_BYTES])
+    with Path(image).open("rb") as file:
+        return file.read(_PREFIX_BYTES)
 
 
 def _opaque(image: Any, name: str, max_pixels: int, side: int | None) -> Any:
     width, height = image.size
-    if width * height > max_pixels:
+    if is_too_large(image, max_pixels, side):
         raise ImageError(
             f"{name} has {width} x {height} pixels, more than the {max_pixels} allowed; "
             "make it smaller or raise max_pixels"
         )
     longest = max(width, height, 1) if side is None else _REDUCING_GAP * side
-    image.draft(None, (longest, longest))  # only JPEG can do this; for others it does nothing
-    image.load()
-    small = _on_white(image, max(1, max(image.size) // longest))
+    share = min(1.0, longest / max(width, height, 1))
+    # Of JPEG and, if there is a thumbnail that is large enough, of HEIC.
+    image.draft(None, (max(1, int(share * width)), max(1, int(share * height))))
+    factor = max(1, max(image.size) // longest)
+    n_rows = factor * max(1, _BAND_PIXELS // (image.width * factor))
+    if width * height > max_pixels and has_strips(image, _STRIP_PIXELS):
+        bands = regroup(read_strips(image, _BAND_PIXELS), width, n_rows)
+    else:
+        image.load()
+        bands = (
+            image.crop((0, top, image.width, min(top + n_rows, image.height)))
+            for top in range(0, image.height, n_rows)
+        )
+    small = _on_white(image, bands, factor)
     orientation = require("PIL.ExifTags").Base.Orientation
-    small.getexif()[orientation] = image.getexif().get(orientation, 1)
+    if image.mode in ("RGB", "RGBA"):
+        small.info["icc_profile"] = image.info.get("icc_profile")
+    # Otherwise Pillow would decode a PNG to look behind the pixels.
+    exif = image.getexif() if image.format != "PNG" or "exif" in image.info else {}
+    small.getexif()[orientation] = exif.get(orientation, 1)
     return require("PIL.ImageOps").exif_transpose(small)
 
 
-def _on_white(image: Any, factor: int) -> Any:
-    """Return a decoded image as RGB on white, reduced by a whole factor, band by band."""
+def is_too_large(
+    image: Any, max_pixels: int | None = None, side: int | None = _WORKING_SIDE
+) -> bool:
+    """Whether decoding an image that was opened takes more memory than the limit allows.
+
+    The limit is `max_pixels` of RGB. Four times as many pixels take no more memory if there is one
+    byte per pixel, or if an image is reduced to half its size or less while it is decoded. JPEG and
+    most PNG and TIFF files can be, but not progressive JPEG.
+    """
+    is_reduced = side is not None and max(image.size) >= 2 * _REDUCING_GAP * side
+    can_reduce = image.format == "JPEG" or has_strips(image, _STRIP_PIXELS)
+    is_light = image.mode in _LIGHT_MODES or (is_reduced and can_reduce)
+    is_light = is_light and not image.info.get("progressive")
+    most = (_limit.get() if max_pixels is None else max_pixels) * (_LIGHTER if is_light else 1)
+    return bool(image.width * image.height > most)
+
+
+def _on_white(image: Any, bands: Iterable[Any], factor: int) -> Any:
+    """Return the bands of an image as RGB on white, reduced by a whole factor."""
     new = require("PIL.Image").new
     width, height = image.size
-    n_rows = factor * max(1, _BAND_PIXELS // (width * factor))
     small = new("RGB", (-(-width // factor), -(-height // factor)))
     plain = "L" if image.mode in ("1", "L") else "RGB"
     is_deep = image.mode.startswith(_DEEP) or image.mode in _WHITES
     black, white_point = _range(image) if is_deep else (0.0, 255.0)
-    for top in range(0, height, n_rows):
-        band = image.crop((0, top, width, min(top + n_rows, height)))
+    top = 0
+    for band in bands:
         if is_deep:
             band = _scaled(band, black, white_point)
         elif image.has_transparency_data:
             white = new("RGBA", band.size, "white")
             white.alpha_composite(band.convert("RGBA"))
             band = white
-        small.paste(band.convert(plain).reduce(factor), (0, top // factor))
+        reduced = band.convert(plain).reduce(factor)
+        small.paste(reduced, (0, top))
+        top += reduced.height
     return small
 
 

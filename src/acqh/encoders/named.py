@@ -21,26 +21,22 @@ STORED: dict[str, Any] = {
     "ClipTexts": "acqh.encoders.clip",
     "EfficientNetLite0": "acqh.encoders.efficientnet",
     "BuiltinMap": "acqh.encoders.builtin.model",
-    "HogColour": "acqh.encoders.hog",
+    "HogColor": "acqh.encoders.hog",
     "MiniLM": "acqh.encoders.minilm",
-    "OnnxImages": "acqh.encoders.onnx",
-    "OnnxTexts": "acqh.encoders.onnx",
     "fold_text": "acqh.encoders.named",
 }
 _CLASSES = {
     ("image", "efficientnet"): "EfficientNetLite0",
-    ("image", "hog"): "HogColour",
+    ("image", "hog"): "HogColor",
     ("text", "minilm"): "MiniLM",
 }
 _METHODS = ("fit", "transform", "get_params", "get_state", "set_state")
 # Components of TF-IDF weights; as many are in the texts of the data sets of the literature.
 _TEXT_COMPONENTS = 500
 _NAMES = {
-    "image": "auto, efficientnet, hog, clip, siglip, clip:PATH, onnx:FOLDER",
-    "text": "auto, minilm, tfidf, clip, siglip, clip:PATH, onnx:FOLDER",
+    "image": "auto, efficientnet, hog",
+    "text": "auto, minilm, tfidf",
 }
-# Names by which the usual models are fetched where there is a network.
-_MODELS = {"clip": "openai/clip-vit-base-patch32", "siglip": "google/siglip-base-patch16-224"}
 
 
 T = TypeVar("T")
@@ -85,10 +81,9 @@ def make_encoder(
     ----------
     kind : str or Encoder
         For images ``"efficientnet"`` or ``"hog"``, for texts ``"minilm"`` or ``"tfidf"``; for
-        both, in one space, ``"clip"`` or ``"siglip"``, ``"clip:PATH"`` with a folder or a model's
-        name, or ``"onnx:FOLDER"`` with two ONNX files. ``"auto"`` is the first of each; where its
-        packages are not installed it is the second, with a warning that says so. An encoder is
-        returned as it is.
+        both, in one space, a CLIP model: see `ClipImages`. ``"auto"`` is the first of each; if its
+        packages are not installed, it is the second, with a warning. An encoder is returned as it
+        is.
     view : {"image", "text"}
     random_state : int, Generator or None
         For encoders that draw at random.
@@ -112,23 +107,24 @@ def make_encoder(
     --------
     >>> from acqh.encoders import make_encoder
     >>> make_encoder("hog", view="image")
-    HogColour()
+    HogColor()
     """
     if not isinstance(kind, str):
         return kind
-    family, _, model = kind.partition(":")
-    if family in _MODELS and (model or ":" not in kind):
-        name = "ClipImages" if view == "image" else "ClipTexts"
-        return resolve(name, STORED)(model or _MODELS[family])
-    if family == "onnx" and model:
-        return resolve("OnnxImages" if view == "image" else "OnnxTexts", STORED)(model)
     if kind == "auto":
         kind = _best_installed(view)
     if (view, kind) in _CLASSES:
         return resolve(_CLASSES[view, kind], STORED)()
     if (view, kind) == ("text", "tfidf"):
         return tfidf_encoder(_TEXT_COMPONENTS, random_state)
-    raise InvalidInputError(f"no encoder for {view} is called {kind!r}; there are: {_NAMES[view]}")
+    from acqh.encoders.models import REPOSITORIES, is_model_name  # for CLIP alone
+
+    if is_model_name(kind):
+        return resolve("ClipImages" if view == "image" else "ClipTexts", STORED)(kind)
+    raise InvalidInputError(
+        f"no {view} encoder is called {kind!r}; use {_NAMES[view]}, the folder or OWNER/NAME of a "
+        f"CLIP model, or one of {', '.join(REPOSITORIES)}"
+    )
 
 
 def _best_installed(view: str) -> str:
@@ -226,7 +222,7 @@ def fold_text(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold()
 
 
-def word_vectorizer(**params: Any) -> "TfidfVectorizer":
+def tfidf_vectorizer(**params: Any) -> "TfidfVectorizer":
     """Return scikit-learn's ``TfidfVectorizer`` of all words, case and Unicode forms folded.
 
     Words are runs of letters, digits and underscores; those that ``fit`` did not see are ignored.
@@ -243,8 +239,8 @@ def word_vectorizer(**params: Any) -> "TfidfVectorizer":
 
     Examples
     --------
-    >>> from acqh.encoders import word_vectorizer
-    >>> encoder = word_vectorizer().fit(["a red rose", "a red car"])
+    >>> from acqh.encoders import tfidf_vectorizer
+    >>> encoder = tfidf_vectorizer().fit(["a red rose", "a red car"])
     >>> encoder.transform(["Red, red roses!"]).toarray()
     array([[0., 0., 1., 0.]], dtype=float32)
     """
@@ -260,5 +256,5 @@ def tfidf_encoder(n_components: int, random_state: RandomState = None) -> Any:
 
     from acqh.features.simple import TagSVD
 
-    words = word_vectorizer()
+    words = tfidf_vectorizer()
     return Pipeline([("words", words), ("svd", TagSVD(n_components, random_state=random_state))])

@@ -68,7 +68,7 @@ class Network(PlainEstimator):
     batch_size: int
     # A stored encoder may be anybody's: it makes nobody fetch anything.
     _may_fetch: bool = True
-    _packages: ClassVar[tuple[str, ...]] = ("torch", "transformers")
+    _packages: ClassVar[tuple[str, ...]]
 
     @property
     def n_features_out(self) -> int:

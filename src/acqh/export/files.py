@@ -21,6 +21,7 @@ from acqh.errors import InvalidInputError
 from acqh.index import CodeIndex
 from acqh.index.exchange import faiss_codes
 from acqh.quantize import decode
+from acqh.scale.compressed import Compressed
 
 Exportable: TypeAlias = str | PathLike[str] | CodeIndex | Collection
 ID, VECTOR, CODE = "id", "vector", "code"
@@ -99,6 +100,7 @@ def open_source(source: Exportable, *, metadata: bool = True) -> Iterator[Source
     a `CodeIndex` nor a `Collection`. Raises CorruptBundleError: it is damaged.
     """
     opened = load(source) if isinstance(source, str | PathLike) else source
+    opened = opened.index if isinstance(opened, Compressed) else opened
     try:
         if isinstance(opened, CodeIndex):
             yield _of_index(opened)
@@ -115,6 +117,11 @@ def open_source(source: Exportable, *, metadata: bool = True) -> Iterator[Source
 
 
 def _of_index(index: CodeIndex) -> Source:
+    if index.metric == "l2":
+        raise InvalidInputError(
+            "an index of the metric l2 cannot be exported: its codebooks have one more component "
+            "than the vectors"
+        )
     return Source(
         index.codebooks,
         len(index),

@@ -4,7 +4,7 @@ from acqh.features.named import list_feature_maps as list_feature_maps
 from acqh.features.named import make_feature_map as make_feature_map
 from acqh.features.rbf import RBFAnchors as RBFAnchors
 from acqh.features.simple import Bias as Bias
-from acqh.features.simple import Condition as Condition
+from acqh.features.simple import ConditionalCentering as ConditionalCentering
 from acqh.features.simple import RowSpace as RowSpace
 from acqh.features.simple import SignedRoot as SignedRoot
 from acqh.features.simple import TagSVD as TagSVD

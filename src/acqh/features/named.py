@@ -8,7 +8,7 @@ from acqh.errors import InvalidInputError
 # Classes of this subpackage that stored state can name, and their modules.
 STORED: dict[str, Any] = {
     "Bias": "acqh.features.simple",
-    "Condition": "acqh.features.simple",
+    "ConditionalCentering": "acqh.features.simple",
     "KernelMap": "acqh.features.kernel_map",
     "RBFAnchors": "acqh.features.rbf",
     "RowSpace": "acqh.features.simple",

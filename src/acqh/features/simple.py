@@ -212,7 +212,7 @@ class RowSpace(FeatureMap):
         return np.asarray(X @ self.basis_.astype(X.dtype, copy=False))
 
 
-class Condition(OneToOneFeatureMixin, FeatureMap):
+class ConditionalCentering(OneToOneFeatureMixin, FeatureMap):
     """Centre features whose mean is too large for precise sums of squares; others pass unchanged.
 
     A dense view is centred if its mean exceeds 1,000 times its standard deviation; sparse rows are
@@ -226,11 +226,11 @@ class Condition(OneToOneFeatureMixin, FeatureMap):
 
     Examples
     --------
-    >>> from acqh.features import Condition
-    >>> Condition().fit_transform([[1e8], [1e8 + 2.0]])
+    >>> from acqh.features import ConditionalCentering
+    >>> ConditionalCentering().fit_transform([[1e8], [1e8 + 2.0]])
     array([[-1.],
            [ 1.]])
-    >>> Condition().fit_transform([[1.0], [2.0]])
+    >>> ConditionalCentering().fit_transform([[1.0], [2.0]])
     array([[1.],
            [2.]])
     """

@@ -18,7 +18,7 @@ from acqh._core.arrays import (
 from acqh._core.runtime import default_threads
 from acqh.errors import CorruptBundleError, InvalidInputError
 
-MAX_CODEBOOKS = 16
+MAX_CODEBOOKS = 64
 MAX_CODEBOOK_SIZE = 256
 # Queries per thread: searching fewer is faster than starting a thread.
 _QUERIES_A_THREAD = 32

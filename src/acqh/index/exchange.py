@@ -128,7 +128,7 @@ def _unpack(packed: Array, n_bits: list[int]) -> Array:
     return np.concatenate(codewords, axis=1)
 
 
-def score_all(
+def exhaustive_search(
     queries: Tensor, codes: Tensor, codebooks: Tensor, k: int, *, max_memory: int = MAX_MEMORY
 ) -> tuple[Tensor, Tensor]:
     """Return the best items of each query by exhaustive search on the device of the tensors.
@@ -161,10 +161,10 @@ def score_all(
     Examples
     --------
     >>> import torch
-    >>> from acqh.index import score_all
+    >>> from acqh.index import exhaustive_search
     >>> codebooks = torch.tensor([[[0.0], [2.0]], [[0.0], [1.0]]])
     >>> codes = torch.tensor([[0, 1], [1, 1], [1, 0]], dtype=torch.uint8)
-    >>> score_all(torch.tensor([[1.0]]), codes, codebooks, k=2)
+    >>> exhaustive_search(torch.tensor([[1.0]]), codes, codebooks, k=2)
     (tensor([[1, 2]]), tensor([[3., 2.]]))
     """
     torch = require("torch")

@@ -141,15 +141,18 @@ def flat_targets(snapshot: Snapshot[Any], masks: Sequence[Bools] | None) -> list
     ]
 
 
-def search_flat(tables: Floats, targets: Sequence[Target], k: int) -> TopRows:
+def search_flat(tables: Floats, targets: Sequence[Target], k: int, compiled: Any) -> TopRows:
     """Find each query's k best rows of all targets together by scoring all rows.
 
     `tables`: (n_queries, n_codebooks, codebook_size) float32. `targets`: in order of row.
+    `compiled`: the module `compiled.tables`, or None for NumPy.
     """
     planes, rows = allowed_rows(targets, tables.shape[1])
-    planes = planes.astype(np.intp)  # once; `take` would convert them for every query
+    score = table_scores if compiled is None else compiled.table_scores
+    if compiled is None:
+        planes = planes.astype(np.intp)  # once; `take` would convert them for every query
     top = TopRows.none(len(tables), k)
-    fill_best(top, (table_scores(table, planes) for table in tables), rows, k)
+    fill_best(top, (score(table, planes) for table in tables), rows, k)
     return top
 
 

@@ -174,7 +174,7 @@ class HammingIndex(BaseIndex[HammingSegment]):
         snapshot = self._snapshot
         masks = None if filter is None else snapshot.rows_allowed(filter)
         top = search_planes(flat_targets(snapshot, masks), queries, k, self._n_bits, n_threads)
-        return SearchResult.of(snapshot.take_ids(top.rows), top).as_kind(from_numpy)
+        return SearchResult._from_rows(snapshot.take_ids(top.rows), top)._as_kind(from_numpy)
 
     def distances(self, scores: Floats) -> Ints:
         """Return the Hamming distances of scores of a search with packed bits.

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, as_rows, check_positive_int, slices, to_numpy
+from acqh._core.metric import MetricMap
 from acqh.errors import InvalidInputError
 from acqh.index.result import SearchResult
 from acqh.index.snapshot import S, Snapshot
@@ -36,9 +37,15 @@ def candidate_count(k: int, rerank: Any, rerank_k: int | None) -> int:
 
 
 def rerank_hits(
-    hits: SearchResult, places: Ints, n_items: int, queries: Floats, k: int, rerank: Any
+    hits: SearchResult,
+    places: Ints,
+    n_items: int,
+    queries: Floats,
+    k: int,
+    rerank: Any,
+    metric: MetricMap,
 ) -> SearchResult:
-    """Return the best k of the candidates by the inner products with their full vectors.
+    """Return the best k of the candidates by their full vectors.
 
     Parameters
     ----------
@@ -51,23 +58,25 @@ def rerank_hits(
     queries : (n_queries, n_components) float32
     k : int
     rerank : (n_items, n_components) floats
-        Of any library, in memory or mapped, with the items in the order of ids.
+        Of any library, in memory or mapped, with the items in the order of ids. Or int8, see
+        `shrink_vectors`.
+    metric : MetricMap
 
     Raises
     ------
     InvalidInputError
         An array of another shape.
     """
-    vectors = _as_vectors(to_numpy(rerank)[0], n_items, queries.shape[1])
+    vectors = as_vectors(to_numpy(rerank)[0], n_items, queries.shape[1])
     best = np.zeros((len(queries), k), dtype=np.int64)
     scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
     step = max(1, _MAX_NUMBERS // max(places.shape[1] * queries.shape[1], 1))
     for part in slices(len(queries), step):
         is_hit = np.arange(places.shape[1]) < hits.counts[part, np.newaxis]
-        full = np.asarray(vectors[places[part][is_hit]])
+        full = full_vectors(vectors[places[part][is_hit]])
         repeated = np.repeat(queries[part], hits.counts[part], axis=0)
         products = np.full(is_hit.shape, -np.inf, dtype=np.float32)
-        products[is_hit] = np.einsum("ik,ik->i", full.astype(np.float32, copy=False), repeated)
+        products[is_hit] = metric.score_pairs(repeated, full)
         # Ties in order of insertion; padding last.
         order = np.lexsort((places[part], -products, ~is_hit))[:, :k]
         best[part, : order.shape[1]] = order
@@ -77,7 +86,7 @@ def rerank_hits(
     ids[np.arange(k) >= counts[:, np.newaxis]] = None if ids.dtype == object else -1
     unknown = np.full(len(queries), np.inf, dtype=np.float32)
     proven = np.zeros(len(queries), dtype=bool)
-    return SearchResult(ids, scores, counts, hits.scored, hits.n_scanned, proven, unknown)
+    return SearchResult(ids, scores, counts, hits.n_scored, hits.n_scanned, proven, unknown)
 
 
 def places_of(snapshot: Snapshot[S], rows: Ints) -> Ints:
@@ -95,14 +104,64 @@ def places_of(snapshot: Snapshot[S], rows: Ints) -> Ints:
     return places
 
 
-def _as_vectors(vectors: Any, n_items: int, width: int) -> Array:
+def as_vectors(vectors: Any, n_items: int, width: int) -> Array:
     """Return vectors as an array, mapped ones as they are; raise InvalidInputError."""
     array = vectors
     if not isinstance(vectors, np.ndarray):
         array = as_rows(vectors, "rerank", InvalidInputError)
+    if array.dtype == int8_dtype(width) and array.shape == (n_items,):
+        return np.asarray(array)
     if array.shape != (n_items, width) or array.dtype.kind not in "iuf":
         raise InvalidInputError(
             f"rerank has dtype {array.dtype} and shape {array.shape}; give numbers of shape "
             f"({n_items}, {width}), in the order of 'ids'"
         )
     return np.asarray(array)
+
+
+def int8_dtype(n_components: int) -> Any:
+    """Return the dtype of a vector in int8: a scale, and components in units of it."""
+    return np.dtype([("scale", np.float32), ("values", np.int8, (n_components,))])
+
+
+def shrink_vectors(vectors: Floats, dtype: str) -> Array:
+    """Return vectors to re-rank by in two bytes or one byte per component.
+
+    Parameters
+    ----------
+    vectors : (n_items, n_components)
+    dtype : {"float16", "int8"}
+
+    Returns
+    -------
+    (n_items, n_components) float16, or (n_items,) of `int8_dtype`
+
+    Raises
+    ------
+    InvalidInputError
+        A value is beyond float16.
+
+    Examples
+    --------
+    >>> full_vectors(shrink_vectors(np.array([[-2.0, 1.0]]), "int8")).round(2)
+    array([[-2.  ,  1.01]], dtype=float32)
+    """
+    if dtype == "float16":
+        with np.errstate(over="ignore"):
+            halves = vectors.astype(np.float16)
+        if not np.isfinite(halves).all():
+            raise InvalidInputError("a value of the vectors is beyond float16; keep int8")
+        return halves
+    shrunk = np.empty(len(vectors), dtype=int8_dtype(vectors.shape[1]))
+    scales = np.abs(vectors).max(axis=1, initial=0.0) / np.iinfo(np.int8).max
+    shrunk["scale"] = scales
+    scales = np.where(scales > 0, scales, 1.0)
+    shrunk["values"] = np.rint(vectors / scales[:, np.newaxis])
+    return shrunk
+
+
+def full_vectors(vectors: Array) -> Floats:
+    """Return vectors of any number type, or of `shrink_vectors`, as float32."""
+    if vectors.dtype.names is None:
+        return np.asarray(vectors, dtype=np.float32)
+    return np.asarray(vectors["values"] * vectors["scale"][:, np.newaxis], dtype=np.float32)

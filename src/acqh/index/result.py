@@ -23,11 +23,11 @@ class SearchResult:
         In falling order; padded with minus infinity.
     counts : (n_queries,) int64
         Number of items of each query.
-    scored : (n_queries,) int64
+    n_scored : (n_queries,) int64
         Number of codes scored in full; a code that several items share counts once.
     n_scanned : (n_queries,) int64, optional
         Number of codes scanned: those scored in full, and those pruned after some of their
-        codewords. Codes pruned with their whole inverted list do not count. Default: `scored`.
+        codewords. Codes pruned with their whole inverted list do not count. Default: `n_scored`.
     exact : (n_queries,) bool, optional
         Whether the result is proven exact. Default: all are.
     bound : (n_queries,) float32, optional
@@ -46,7 +46,7 @@ class SearchResult:
     ids: Array
     scores: Floats
     counts: Ints
-    scored: Ints
+    n_scored: Ints
     n_scanned: Ints = None  # type: ignore[assignment]
     exact: Bools = None  # type: ignore[assignment]
     bound: Floats = None  # type: ignore[assignment]
@@ -54,7 +54,7 @@ class SearchResult:
     def __post_init__(self) -> None:
         n_queries, k = self.scores.shape
         values = {
-            "n_scanned": self.scored,
+            "n_scanned": self.n_scored,
             "exact": np.ones(n_queries, dtype=bool),
             "bound": self.scores[:, -1] if k else np.full(n_queries, -np.inf, dtype=np.float32),
         }
@@ -62,7 +62,7 @@ class SearchResult:
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
 
-    def as_kind(self, from_numpy: FromNumpy | None) -> Self:
+    def _as_kind(self, from_numpy: FromNumpy | None) -> Self:
         """Return the result with arrays of another library; text ids stay as they are."""
         if from_numpy is None:
             return self
@@ -70,13 +70,13 @@ class SearchResult:
         return type(self)(*(v if v.dtype == object else from_numpy(v) for v in values))
 
     @classmethod
-    def of(cls, ids: Array, top: TopRows) -> Self:
+    def _from_rows(cls, ids: Array, top: TopRows) -> Self:
         """Return the result of the best rows, with their ids."""
         last = top.scores[:, -1]
         exact = (top.ceilings < last) | (top.ceilings == -np.inf)
         bound = np.maximum(top.ceilings, last)
-        n_scanned, scored = top.tallies.T
-        return cls(ids, top.scores, top.counts, scored, n_scanned, exact, bound)
+        n_scanned, n_scored = top.tallies.T
+        return cls(ids, top.scores, top.counts, n_scored, n_scanned, exact, bound)
 
     @classmethod
     def merge(cls, results: Sequence["SearchResult"], k: int) -> "SearchResult":
@@ -93,7 +93,7 @@ class SearchResult:
         Returns
         -------
         SearchResult
-            Its ``scored`` and ``n_scanned`` are the sums over all.
+            Its ``n_scored`` and ``n_scanned`` are the sums over all.
 
         Examples
         --------
@@ -116,7 +116,7 @@ class SearchResult:
             np.take_along_axis(ids, best, axis=1),
             scores,
             np.minimum(np.sum([result.counts for result in results], axis=0), k),
-            np.sum([result.scored for result in results], axis=0),
+            np.sum([result.n_scored for result in results], axis=0),
             np.sum([result.n_scanned for result in results], axis=0),
             np.all(is_exact, axis=0),
             np.max([last, *(np.where(r.exact, last, r.bound) for r in results)], axis=0),
@@ -141,7 +141,7 @@ class SearchResult:
         ...     np.array([[7, 3], [5, -1]]),
         ...     np.array([[0.9, 0.5], [0.25, -np.inf]], dtype=np.float32),
         ...     counts=np.array([2, 1]),
-        ...     scored=np.array([3, 3]),
+        ...     n_scored=np.array([3, 3]),
         ... )
         >>> result.to_pandas()
            query  rank  id  score

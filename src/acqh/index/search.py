@@ -43,7 +43,9 @@ class InvertedLists(NamedTuple):
     starts: Array
     # (n_entries, n_codebooks - n_prefix_a - n_prefix_b) uint8: the other codewords of each entry.
     suffixes: Array
-    rows: Array  # (n_entries,) uint32: row of each item; empty if codes are grouped
+    # (n_entries, n_bytes) uint8: row of each item, lowest byte first, in as many bytes as the
+    # largest needs; empty if codes are grouped.
+    rows: Array
     # (n_entries + 1,) uint32: where each code's list of rows starts in `gaps`; empty if codes
     # are not grouped.
     gap_starts: Array

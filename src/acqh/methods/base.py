@@ -30,7 +30,7 @@ NOT_NEGATIVE: list[Any] = [Interval(Real, 0, None, closed="left")]
 POSITIVE: list[Any] = [Interval(Real, 0, None, closed="neither")]
 
 _COUNTS = (
-    *("n_bits", "n_anchors", "n_atoms", "n_neighbours", "n_labelled", "max_train", "max_iter"),
+    *("n_bits", "n_anchors", "n_atoms", "n_neighbors", "n_labelled", "max_train", "max_iter"),
     *("hidden", "max_epochs", "batch_size"),
 )
 _NOT_NEGATIVE = (

@@ -16,11 +16,11 @@ from acqh._core.arrays import (
     unit_rows,
     upcast_half,
 )
-from acqh._core.device import MAX_MEMORY, Tensor, to_tensor
+from acqh._core.device import Tensor
 from acqh._core.linalg import centering_offset
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
-from acqh.features import Condition, KernelMap, RowSpace, make_feature_map
+from acqh.features import ConditionalCentering, KernelMap, RowSpace, make_feature_map
 from acqh.stats import Statistics, StatisticsConfig
 from acqh.stats.sample import row_keys
 
@@ -164,8 +164,7 @@ def fit_schema(
     responses: Floats | None = None,
     rng: np.random.Generator | None = None,
     is_whole: bool = False,
-    device: Any = None,
-    max_memory: int = MAX_MEMORY,
+    max_memory: int | None = None,
 ) -> MappedStatistics:
     """Fit the feature maps on a part; return the schema of all parts, with empty statistics.
 
@@ -184,10 +183,8 @@ def fit_schema(
     is_whole : bool
         Whether the part is all data. Views with more features than items are then projected on the
         span of the items.
-    device : torch device, optional
-        Device for the fit of kernel maps. Default: the host.
-    max_memory : int
-        Bytes that maps may take on a device.
+    max_memory : int, optional
+        Memory limit in bytes of kernel maps on a device. Default: that of the map.
     """
     kinds = [matrix.dtype for matrix in part.views.values()]
     held_out: dict[str, Floats] = {}
@@ -197,7 +194,6 @@ def fit_schema(
         rng=rng,
         responses=responses,
         held_out=held_out,
-        device=device,
         max_memory=max_memory,
     )
     schema = MappedStatistics(
@@ -303,13 +299,12 @@ def fit_feature_maps(
     n_anchors: int | None = None,
     responses: Floats | None = None,
     held_out: dict[str, Floats] | None = None,
-    device: Any = None,
-    max_memory: int = MAX_MEMORY,
+    max_memory: int | None = None,
 ) -> dict[str, Any]:
     """Return fitted feature maps by view; each is fitted on the rows that have the view.
 
     If the squares of mapped numbers would overflow, underflow or lose precision, the view also
-    gets an `acqh.features.Condition`.
+    gets an `acqh.features.ConditionalCentering`.
 
     Parameters
     ----------
@@ -324,10 +319,8 @@ def fit_feature_maps(
     held_out : dict, optional
         Output: for each view with such a map, the leave-one-out features of the items; zeros if
         the view is missing.
-    device : torch device, optional
-        Device for the fit of such maps of dense views. Default: the host.
-    max_memory : int
-        Memory limit on a device in bytes; kernels use half of it.
+    max_memory : int, optional
+        Memory limit in bytes of such maps of dense views on a device; kernels use half of it.
 
     Raises
     ------
@@ -342,9 +335,9 @@ def fit_feature_maps(
             continue
         if responses is not None and held_out is not None and is_kernel(kind):
             rows_present = rows_present & np.isfinite(responses).all(axis=1)
-            place = None if device is None or is_sparse(matrix) else (device, max_memory)
+            limit = None if is_sparse(matrix) else max_memory
             fitted_maps[view], features = _fit_kernel(
-                kind, matrix[rows_present], responses[rows_present], rng, place
+                kind, matrix[rows_present], responses[rows_present], rng, limit
             )
             held_out[view] = np.zeros((len(rows_present), features.shape[1]), features.dtype)
             held_out[view][rows_present] = features
@@ -391,7 +384,7 @@ def _fit_kernel(
     rows: Matrix,
     responses: Floats,
     rng: np.random.Generator | None,
-    place: tuple[Any, int] | None,
+    max_memory: int | None,
 ) -> tuple[Any, Floats]:
     """Fit a kernel map and its preceding steps to responses; return it with its features."""
     *before, kernel_map = steps_of(make_map(kind, rng, None))
@@ -400,19 +393,9 @@ def _fit_kernel(
     rows = upcast_half(rows)
     for step in before:
         rows = step.fit(rows).transform(rows)
-    if place is None:
-        features = kernel_map.fit_to(rows, responses)
-    else:
-        device, max_memory = place
-        features = limit_memory(kernel_map, max_memory).fit_to(to_tensor(rows, device), responses)
-        features = features.cpu().numpy()
-    return as_step([*before, kernel_map]), features
-
-
-def limit_memory(kernel_map: KernelMap, max_memory: int) -> KernelMap:
-    """Limit the kernels of a map to half of the memory on a device."""
-    kernel_map.max_memory = min(kernel_map.max_memory, max(max_memory // 2, 1))
-    return kernel_map
+    if max_memory is not None:
+        kernel_map.max_memory = min(kernel_map.max_memory, max(max_memory // 2, 1))
+    return as_step([*before, kernel_map]), kernel_map.fit_to(rows, responses)
 
 
 def _fit_steps(
@@ -443,11 +426,11 @@ def steps_of(feature_map: Any) -> list[Any]:
     return [] if feature_map is None else [feature_map]
 
 
-def _condition(rows: Matrix, feature_map: Any = None) -> Condition | None:
+def _condition(rows: Matrix, feature_map: Any = None) -> ConditionalCentering | None:
     """Return the conditioning that mapped rows need, or None."""
     some = upcast_half(rows[:: max(1, rows.shape[0] // CONDITION_ROWS)])
     mapped = some if feature_map is None else feature_map.transform(some)
-    return Condition().fit(mapped) if centering_offset(mapped).any() else None
+    return ConditionalCentering().fit(mapped) if centering_offset(mapped).any() else None
 
 
 def make_map(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
-from typing import Any, Literal, TypeVar, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 import numpy as np
 
@@ -159,6 +159,8 @@ def register(**facts: Any) -> Callable[[Method], Method]:
         )
         if named != cls.__qualname__:
             raise InvalidInputError(f"two methods are called {info.name!r}: {registered} and {cls}")
+        if missing := sorted(getattr(cls, "__abstractmethods__", ())):
+            raise InvalidInputError(f"class {cls.__name__} must also define {', '.join(missing)}")
         cls.info = info  # type: ignore[attr-defined]
         _METHODS[info.name] = cls
         return cls
@@ -166,17 +168,28 @@ def register(**facts: Any) -> Callable[[Method], Method]:
     return enter
 
 
-def list() -> builtins.list[str]:  # noqa: A001
+def list(status: Status | None = None) -> builtins.list[str]:  # noqa: A001
     """Return the names of all methods, in alphabetical order.
+
+    Parameters
+    ----------
+    status : {"authors' code", "paper", "reconstructed", "plug-in"} or None
+        Only methods that follow this source; see `MethodInfo`.
 
     Examples
     --------
     >>> import acqh
     >>> "label-ridge" in acqh.methods.list()
     True
+    >>> "ddcmh" in acqh.methods.list("reconstructed")
+    True
     """
     load_plugins("acqh.methods")
-    return sorted({*CLASSES, *_METHODS})
+    if status is not None and status not in get_args(Status):
+        allowed = ", ".join(map(repr, get_args(Status)))
+        raise InvalidInputError(f"`status` must be one of {allowed}, got {status!r}")
+    names = sorted({*CLASSES, *_METHODS})
+    return [name for name in names if status is None or get(name).info.status == status]
 
 
 def get(name: str) -> type[Any]:

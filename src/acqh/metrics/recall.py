@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +19,9 @@ from acqh._core.arrays import (
     slices,
     unit_rows,
 )
+from acqh._core.metric import METRICS, Metric, check_metric
 from acqh.errors import InvalidInputError
 
-Metric: TypeAlias = Literal["ip", "cosine", "l2"]
-METRICS = ("ip", "cosine", "l2")
 # Items and queries scored at a time: 16 MB of scores.
 _N_ITEMS, _N_QUERIES = 16_384, 256
 # Values gathered at a time to score single answers: 8 MB.
@@ -38,18 +37,22 @@ class Recall:
 
     Attributes
     ----------
-    recall : mapping of int to float
-        By k: the share of the first k answers that are as good as the exact best k.
+    recall : mapping of int to float or None
+        By k: the share of the first k answers that are as good as the exact best k. None if the
+        index returned fewer than k answers for each query.
     n_items, n_queries : int
+    metric : str
+        Of the exact search.
     seconds_per_query : float or None
         All queries in one call. None if `searcher` was an array of ids.
     bytes_per_item : float or None
         None if the size of the index is unknown.
     """
 
-    recall: Mapping[int, float]
+    recall: Mapping[int, float | None]
     n_items: int
     n_queries: int
+    metric: Metric
     seconds_per_query: float | None
     bytes_per_item: float | None
 
@@ -65,7 +68,7 @@ def recall(
     k: int | Sequence[int] = 10,
     *,
     ids: Any = None,
-    metric: Metric = "ip",
+    metric: Metric | None = None,
     truth: Any = None,
     n_bytes: int | None = None,
 ) -> Recall:
@@ -80,7 +83,8 @@ def recall(
         An object with ``search(queries, k)``, such as a `CodeIndex` or an index of Faiss or
         usearch; a function of the same arguments, such as hnswlib's ``knn_query``; or ids of hits,
         best first. A pair is (scores, ids), as Faiss returns it; if only the second of them is
-        floating-point, (ids, scores), as hnswlib returns it. -1 and None mark missing hits.
+        floating-point, (ids, scores), as hnswlib returns it. -1, NaN and None mark missing hits,
+        which count as misses.
     items : (n_items, n_components) array-like, or iterable of such
         The indexed vectors, whole or in chunks.
     queries : (n_queries, n_components) array-like
@@ -88,8 +92,9 @@ def recall(
         Number of hits per query.
     ids : (n_items,), optional
         The ids of the items in the index. Default: their rows.
-    metric : {"ip", "cosine", "l2"}
-        Inner product, cosine similarity or Euclidean distance.
+    metric : {"ip", "cosine", "l2"}, optional
+        Inner product, cosine similarity or Euclidean distance. Default: that of the index, or
+        ``"ip"`` if it has none.
     truth : (n_queries, n) integers, optional
         Rows of the exact best items under `metric`, at least as many as the largest k. Default:
         computed by exact search.
@@ -120,10 +125,17 @@ def recall(
     """
     lengths, searched = check_lengths(k), as_queries(queries)
     answers = search_all(searcher, searched, max(lengths), n_bytes=n_bytes)
+    metric = metric or stored_metric(searcher) or "ip"
     item_ids = None if ids is None else _as_table([ids], "ids", 1)[0]
     true_ids = None if truth is None else _read_truth(truth, item_ids, len(searched))
     chunks = _with_ids(items, item_ids)
     return compare([answers], chunks, searched, lengths, metric=metric, true_ids=true_ids)[0]
+
+
+def stored_metric(searcher: Any) -> Metric | None:
+    """Return the metric of an index of acqh; None for others."""
+    metric = getattr(searcher, "metric", None)
+    return metric if isinstance(metric, str) and metric in METRICS else None
 
 
 @dataclass(frozen=True)
@@ -169,8 +181,7 @@ def compare(
     `chunks`: ids and vectors of items. `true_ids`: of the exact best items; computed if None.
     Raises the errors of `recall`.
     """
-    if metric not in METRICS:
-        raise InvalidInputError(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
+    check_metric(metric)
     lookups = [_Lookup(hits.ids, "answers") for hits in answers]
     truth = None if true_ids is None else _Lookup(true_ids, "truth")
     n_items, offset = 0, np.zeros(queries.shape[1], np.float32)
@@ -199,7 +210,7 @@ def compare(
                 f"truth has {best.shape[1]} columns; for k={max(lengths)} give at least as many"
             )
     return [
-        _recall_of(hits, scores, best, n_items, lengths)
+        _recall_of(hits, scores, best, n_items, lengths, metric)
         for hits, scores in zip(answers, scores_of, strict=True)
     ]
 
@@ -269,17 +280,26 @@ class _Lookup:
 
 
 def _recall_of(
-    answers: Answers, scores: Floats, best: Floats, n_items: int, lengths: Sequence[int]
+    answers: Answers,
+    scores: Floats,
+    best: Floats,
+    n_items: int,
+    lengths: Sequence[int],
+    metric: Metric,
 ) -> Recall:
-    shares = {}
+    shares: dict[int, float | None] = {}
     for k in lengths:
         cut = min(k, n_items)
+        if scores.shape[1] < cut:
+            shares[k] = None
+            continue
         n_right = (scores[:, :cut] >= best[:, cut - 1 : cut]).sum(axis=1)
         shares[k] = float(np.mean(n_right / cut))
     return Recall(
         recall=shares,
         n_items=n_items,
         n_queries=len(scores),
+        metric=metric,
         seconds_per_query=None if answers.seconds is None else answers.seconds / len(scores),
         bytes_per_item=None if answers.n_bytes is None else answers.n_bytes / n_items,
     )
@@ -337,6 +357,8 @@ def _as_table(values: Any, name: str, n_rows: int) -> Array:
         )
     if table.dtype.kind in "OU":
         return table.astype(object)
+    if table.dtype.kind == "f":
+        table = np.where(np.isnan(table), -1, table)
     if table.dtype.kind not in "iuf" or not np.array_equal(table, np.trunc(table)):
         raise InvalidInputError(f"{name} must be ids: integers or texts, got {table.dtype}")
     return table.astype(np.int64)

@@ -20,6 +20,9 @@ SEARCHES: tuple[str, ...] = get_args(Search)
 _MAX_SWEEPS = 10
 # Items per block of a thread; the costs of their codewords stay in the cache.
 _BLOCK_ROWS = 512
+# Codebooks that are searched together. The products of all pairs of their codewords take 64 MB in
+# single precision, and grow by the square.
+GROUP_SIZE = 16
 
 
 def search_codes(
@@ -37,7 +40,8 @@ def search_codes(
     """Return the code of each item with the smallest error that the search finds.
 
     Minimizes ``b^T G b - 2 b^T z`` over codes, with b the reconstruction: the squared distance
-    ``||z - b||^2``, up to a constant, if G is the identity.
+    ``||z - b||^2``, up to a constant, if G is the identity. More than 16 codebooks are searched in
+    groups of 16, each for the residuals of those before.
 
     Parameters
     ----------
@@ -88,6 +92,10 @@ def search_codes(
     """
     if search not in SEARCHES:
         raise InvalidInputError(f"search must be one of {', '.join(SEARCHES)}, got {search!r}")
+    if len(codebooks) > GROUP_SIZE:
+        how: dict[str, Any] = {"search": search, "beam_width": beam_width, "dtype": dtype}
+        how |= {"metric": metric, "max_memory": max_memory}
+        return _search_groups(targets, codebooks, start, metric, how)
     width = beam_width if "beam" in search else 1
     if search == "icm" and start is not None:
         width = 0
@@ -131,6 +139,24 @@ def search_codes(
 
     run_blocks(search_block, len(targets), _BLOCK_ROWS)
     return codes
+
+
+def _search_groups(
+    targets: Floats, codebooks: Floats, start: Ints | None, metric: Floats | None, how: Any
+) -> Ints:
+    parts, rest = [], targets
+    for first in range(0, len(codebooks), GROUP_SIZE):
+        group = slice(first, first + GROUP_SIZE)
+        start_part = None if start is None else start[:, group]
+        parts.append(search_codes(rest, codebooks[group], start=start_part, **how))
+        codes = parts[-1].long() if is_tensor(targets) else parts[-1]  # type: ignore[attr-defined]
+        vectors = decode(codes, codebooks[group])
+        rest = rest - (vectors if metric is None else vectors @ metric)
+    joined = require("torch").cat if is_tensor(targets) else np.concatenate
+    codes = joined(parts, 1)
+    if start is not None:
+        keep_unless_better(targets, codebooks, metric, start, codes)
+    return cast(Ints, codes)
 
 
 @dataclass(frozen=True)

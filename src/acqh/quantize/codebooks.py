@@ -35,8 +35,10 @@ _SEED_POINTS_PER_WORD = 16
 _POINTS_PER_COMPONENT = 4
 # Distances from all codewords are kept for this many points at a time: they stay in the cache.
 _BLOCK_ROWS = 512
-# Points that a thread takes at a time.
+# Points that a thread takes at a time, and components where sums over points are taken: the sums
+# have the same order for any number of threads.
 _TASK_ROWS = 8 * _BLOCK_ROWS
+_TASK_COLUMNS = 64
 
 
 def run_blocks(run: Callable[[slice], None], n_rows: int, block_rows: int) -> None:
@@ -68,6 +70,18 @@ def decode(codes: Ints, codebooks: Floats) -> Floats:
     >>> decode(np.array([[1, 0]]), np.array([[[0.0], [2.0]], [[0.5], [0.0]]]))
     array([[2.5]])
     """
+    if is_tensor(codes) or len(codes) <= _TASK_ROWS:
+        return _sum_words(codes, codebooks)
+    vectors = np.empty((len(codes), codebooks.shape[2]), dtype=codebooks.dtype)
+
+    def fill(rows: slice) -> None:
+        vectors[rows] = _sum_words(codes[rows], codebooks)
+
+    run_blocks(fill, len(codes), _TASK_ROWS)
+    return vectors
+
+
+def _sum_words(codes: Ints, codebooks: Floats) -> Floats:
     vectors: Floats = codebooks[0][codes[:, 0]]
     for s in range(1, len(codebooks)):
         vectors += codebooks[s][codes[:, s]]
@@ -92,8 +106,14 @@ def quantization_errors(targets: Floats, codes: Ints, codebooks: Floats) -> Floa
     >>> quantization_errors(np.array([[3.0]]), np.array([[1]]), np.array([[[0.0], [2.0]]]))
     array([1.])
     """
-    residuals = targets - decode(codes, codebooks)
-    return np.asarray(np.einsum("ik,ik->i", residuals, residuals))
+    errors = np.empty(len(targets), dtype=np.result_type(targets, codebooks))
+
+    def measure(rows: slice) -> None:
+        residuals = targets[rows] - _sum_words(codes[rows], codebooks)
+        errors[rows] = np.einsum("ik,ik->i", residuals, residuals)
+
+    run_blocks(measure, len(targets), _TASK_ROWS)
+    return errors
 
 
 def check_codes(codes: Any, codebooks: Floats, n_items: int | None = None) -> Any:
@@ -216,10 +236,16 @@ def improve_codebooks(
     power = np.einsum("sjk,sjk->k", left, scaled)
     arrived = _CG_TOLERANCE * power
     product, run = np.empty_like(codebooks), loops("acqh.quantize", n_steps * 8 * targets.size)
+
+    def multiply(columns: slice) -> None:
+        part = np.ascontiguousarray(direction[:, :, columns])
+        sums = np.zeros_like(part)
+        run.normal_product(codes, weights, part, sums)
+        product[:, :, columns] = sums
+
     for _ in range(n_steps):
         direction[:, :, power <= arrived] = 0.0
-        product[:] = 0.0
-        run.normal_product(codes, weights, direction, product)
+        run_blocks(multiply, codebooks.shape[2], _TASK_COLUMNS)
         if ridge:
             product += ridge * direction
         curvature = np.einsum("sjk,sjk->k", direction, product)
@@ -247,9 +273,16 @@ def _misfit(targets: Floats, weights: Floats, codes: Ints, codebooks: Floats) ->
 
 def sum_by_word(rows: Floats, weights: Floats, codes: Ints, n_words: int) -> Floats:
     """Return weighted sums of rows by codeword: (n_codebooks, n_words, n_components) float64."""
-    sums = np.zeros((codes.shape[1], n_words, rows.shape[1]))
-    run = loops("acqh.quantize", 4 * codes.shape[1] * rows.size)
-    run.sum_rows(np.ascontiguousarray(rows), weights, np.ascontiguousarray(codes), sums)
+    sums = np.empty((codes.shape[1], n_words, rows.shape[1]))
+    run, codes = loops("acqh.quantize", 4 * codes.shape[1] * rows.size), np.ascontiguousarray(codes)
+
+    def add(columns: slice) -> None:
+        part = np.ascontiguousarray(rows[:, columns])
+        total = np.zeros((*sums.shape[:2], part.shape[1]))
+        run.sum_rows(part, weights, codes, total)
+        sums[:, :, columns] = total
+
+    run_blocks(add, rows.shape[1], _TASK_COLUMNS)
     return sums
 
 

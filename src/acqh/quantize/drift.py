@@ -8,7 +8,7 @@ import numpy as np
 
 from acqh._core.arrays import Floats
 
-# Retraining is recommended above this ratio; docs/guide/compress.md has its measurement.
+# Retraining is recommended above this ratio; docs/benchmarks/compression.md has its measurement.
 DUE_RATIO = 1.5
 # With fewer added or training items, no drift is reported.
 MIN_ADDED = 32

@@ -1,7 +1,10 @@
 """The quantizer as a scikit-learn transformer."""
 
+import sys
+import time
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from itertools import count
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -13,21 +16,33 @@ from sklearn.utils.validation import validate_data
 from acqh._core.arrays import Array, Floats, Ints, as_rows, first_bad_row, to_numpy
 from acqh._core.device import check_device, to_tensor
 from acqh._core.keywords import suggest_keywords
-from acqh._core.runtime import Interval, RandomState, check_parameters, check_rng
+from acqh._core.runtime import (
+    Interval,
+    Progress,
+    RandomState,
+    check_parameters,
+    check_rng,
+    default_threads,
+    loops,
+)
 from acqh._core.store import pack, unpack
 from acqh.errors import CorruptBundleError, InvalidInputError, NotFittedError
-from acqh.quantize.code_search import search_codes
+from acqh.quantize.code_search import GROUP_SIZE, search_codes
 from acqh.quantize.codebooks import check_codes, decode
 from acqh.quantize.drift import MIN_LEARNT
 from acqh.quantize.query_metric import choose_shrinkage, metric_root, second_moment
-from acqh.quantize.train import QuantizerFit, fit_codebooks
+from acqh.quantize.train import QuantizerFit, count_steps, fit_codebooks
 
-# Up to this many distinct rows per codeword, sweeps after every codebook give lower errors; see the
-# guide. With more, training along beams also lowers the error of new rows.
+# Up to this many distinct rows per codeword, sweeps after every codebook give lower errors: see
+# docs/explanation/quantizer.md. With more, training along beams also lowers the error of new rows.
 _FEW_ROWS_PER_WORD = 4
 # Maximal rows for the held-out error; one in eight of them is held out; and sweeps over codebooks
 # of the rest: more take longer with nearly the same result.
 _MAX_TRIED, _HELD_OUT, _TRIAL_SWEEPS = 16_384, 8, 1
+# Rows whose codes are searched to estimate the time of training, and how many times as many there
+# must be. Time of growth and of a sweep, in searches of all codes (43,441 rows, 214 components).
+_TIMED_ROWS, _MIN_TIMED = 512, 16
+_GROWTH_SEARCHES, _SWEEP_SEARCHES = 5, 1.4
 # Default beam width; with more codebooks it is twice as wide.
 _BEAM_WIDTH, _FEW_CODEBOOKS = 8, 4
 
@@ -50,7 +65,8 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     Parameters
     ----------
     n_codebooks : int, default 4
-        From 1 to 16: the bytes of a code.
+        From 1 to 64: the bytes of a code. More than 16 are trained and searched in groups of 16,
+        each for the residuals of those before.
     codebook_size : int, default 256
         From 2 to 256 codewords.
     beam_width : int, optional
@@ -60,6 +76,8 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         the training rows best; use it if there are no other rows to encode. A larger ridge
         generalizes better from few rows. None chooses it on held-out rows if there are few, in two
         to three times the time.
+    max_iter : int, default 10
+        Sweeps over all codebooks at most; the first gain most. With 3, training takes half as long.
     n_train : int, default 65,536
         Distinct rows to train on, at most: 256 per codeword of a full codebook, as in Faiss. Of
         more rows, as many are drawn at random. Training on 200,000 takes 2.4 times as long and
@@ -104,10 +122,11 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_codebooks": [Interval(Integral, 1, 16, closed="both")],
+        "n_codebooks": [Interval(Integral, 1, 64, closed="both")],
         "codebook_size": [Interval(Integral, 2, 256, closed="both")],
         "beam_width": [Interval(Integral, 1, None, closed="left"), None],
         "ridge": [Interval(Real, 0, None, closed="left"), None],
+        "max_iter": [Interval(Integral, 0, None, closed="left")],
         "n_train": [Interval(Integral, 1, None, closed="left")],
     }
 
@@ -125,6 +144,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     _: KW_ONLY
     beam_width: int | None = None
     ridge: float | None = None
+    max_iter: int = 10
     n_train: int = 65_536
     random_state: RandomState = None
     codebooks_: Floats = field(init=False)
@@ -145,6 +165,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         sample_weight: Any = None,
         *,
         queries: Any = None,
+        progress: Progress | None = None,
     ) -> Self:
         """Train the codebooks.
 
@@ -157,6 +178,8 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         queries : (n_queries, n_components), optional
             What items will be searched for. A few hundred are plenty to choose the metric; of a
             single one none can be held out, and the plain one is taken.
+        progress : callable, optional
+            Called with the number of steps done, their largest number, and a text.
 
         Returns
         -------
@@ -188,7 +211,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             if shrinkage < 1:
                 root = metric_root(second_moment(queries), shrinkage)
         points = rows if root is None else rows @ root.forward
-        fitted = self._fit_codebooks(points, weights, rng)
+        fitted = self._fit_codebooks(points, weights, rng, self.max_iter, progress)
         codebooks = fitted.codebooks
         if root is not None:
             codebooks = root.codewords(codebooks, np.average(rows, axis=0, weights=weights))
@@ -211,21 +234,60 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return self
 
     def _fit_codebooks(
-        self, points: Floats, weights: Floats, rng: np.random.Generator, max_iter: int = 10
+        self,
+        points: Floats,
+        weights: Floats,
+        rng: np.random.Generator,
+        max_iter: int,
+        progress: Progress | None = None,
     ) -> QuantizerFit:
         # Tiny inputs get one codeword per row; ridge=0 allows overfitting.
         few = 1 if self.ridge is None else 0 if self.ridge else _FEW_ROWS_PER_WORD
+        shape = self.n_codebooks, self.codebook_size
+        n_steps, numbers = count_steps(len(points), *shape, self.ridge, max_iter), count(1)
+
+        def report(*_: Any) -> None:
+            if progress is not None:
+                progress(min(next(numbers), n_steps), n_steps, "training steps")
+
         return fit_codebooks(
             points,
             weights,
-            self.n_codebooks,
-            self.codebook_size,
+            *shape,
             beam_width=self._beam_width,
             max_iter=max_iter,
             along_beams=len(points) > few * self.codebook_size,
             ridge=self.ridge,
             rng=rng,
+            callback=report,
         )
+
+    def expected_seconds(self, X: Floats) -> float:
+        """Return about how long `fit` takes on all cores: the codes of a few rows are searched.
+
+        Parameters
+        ----------
+        X : (n_items, n_components)
+
+        Returns
+        -------
+        float
+            0 for few rows. Without the time to compile loops, and to choose a ridge.
+        """
+        n_rows, n_codebooks = min(len(X), self.n_train), min(self.n_codebooks, GROUP_SIZE)
+        if n_rows < _MIN_TIMED * _TIMED_ROWS:
+            return 0.0
+        rows = np.asarray(X[:_TIMED_ROWS], dtype=np.float32)
+        codebooks = np.resize(rows, (n_codebooks, self.codebook_size, rows.shape[1])) / n_codebooks
+        loops("acqh.quantize", n_steps=sys.maxsize)  # `fit` would compile them, too
+        durations = []
+        for _ in range(3):  # the first may compile; the others may be interrupted
+            started = time.perf_counter()
+            search_codes(rows, codebooks, beam_width=self._beam_width)
+            durations.append(time.perf_counter() - started)
+        seconds = min(durations) * n_rows / _TIMED_ROWS / default_threads()
+        n_searches = _GROWTH_SEARCHES + _SWEEP_SEARCHES * self.max_iter
+        return seconds * n_searches * self.n_codebooks / n_codebooks
 
     @property
     def _beam_width(self) -> int:

@@ -11,7 +11,7 @@ from acqh._core.arrays import Floats, Ints, slices
 from acqh._core.device import Tensor, to_tensor
 from acqh._core.imports import require
 from acqh._core.runtime import loops
-from acqh.quantize.code_search import Beams, Search, extend_beams, search_codes
+from acqh.quantize.code_search import GROUP_SIZE, Beams, Search, extend_beams, search_codes
 from acqh.quantize.codebooks import (
     decode,
     improve_codebooks,
@@ -104,7 +104,8 @@ def fit_codebooks(
 
     Codebooks are added one by one, each by weighted k-means of what is left over; after each,
     all codebooks so far are improved together in sweeps. A sweep refills codewords that no item
-    uses, moves the codebooks towards least squares, and searches the codes.
+    uses, moves the codebooks towards least squares, and searches the codes. More than 16 codebooks
+    are trained in groups of 16, each on the residuals of those before.
 
     Along beams, for many targets, a codebook is k-means of what is left over not only by the best
     code of every item but by its best few, and sweeps come at the end. At first an item takes the
@@ -135,8 +136,9 @@ def fit_codebooks(
     rng : Generator
         Draws points, seeds of k-means and items held out.
     callback : callable, optional
-        Not along beams: called with codebooks and codes after each step of the history; those of
-        codebooks not yet added are zero. Both arrays change with the next step.
+        Called with codebooks and codes after each step of the history, and of the choice of a
+        ridge; those of codebooks not yet added are zero or missing. Both arrays may change with the
+        next step.
     device : torch device, optional
         Where codes are searched, if it is a CUDA device; the rest is quickest on the host.
     is_quick : bool
@@ -161,7 +163,12 @@ def fit_codebooks(
            [9.]])
     """
     targets = np.ascontiguousarray(targets, dtype=np.float64)
-    items = _Items(targets, weights, search, beam_width, device)
+    if n_codebooks > GROUP_SIZE:
+        settings: dict[str, Any] = {"search": search, "beam_width": beam_width, "tol": tol}
+        settings |= {"max_iter": max_iter, "along_beams": along_beams, "ridge": ridge, "rng": rng}
+        settings |= {"device": device, "is_quick": is_quick, "callback": callback}
+        return _fit_groups(targets, weights, n_codebooks, codebook_size, settings)
+    items = _Items(targets, weights, search, beam_width, device, callback or _ignore)
     shape = n_codebooks, codebook_size, targets.shape[1]
     # A fit searches codes about a dozen times.
     steps_per_codeword = 2 * targets.shape[1] + (beam_width + 4) * n_codebooks
@@ -172,9 +179,28 @@ def fit_codebooks(
     history = []
     for error in _steps(items, codebooks, codes, max_iter, tol, rng, is_quick):
         history.append(error)
-        if callback is not None:
-            callback(codebooks, codes)
+        items.callback(codebooks, codes)
     return QuantizerFit(codebooks, codes, np.array(history))
+
+
+def _ignore(codebooks: Floats, codes: Ints) -> None:
+    """Ignore a step."""
+
+
+def _fit_groups(
+    targets: Floats, weights: Floats, n_codebooks: int, codebook_size: int, settings: Any
+) -> QuantizerFit:
+    fits: list[QuantizerFit] = []
+    for first in range(0, n_codebooks, GROUP_SIZE):
+        size = min(GROUP_SIZE, n_codebooks - first)
+        fits.append(fit_codebooks(targets, weights, size, codebook_size, **settings))
+        targets = targets - decode(fits[-1].codes, fits[-1].codebooks)
+    return QuantizerFit(
+        np.concatenate([fit.codebooks for fit in fits]),
+        np.concatenate([fit.codes for fit in fits], axis=1),
+        np.concatenate([fit.history for fit in fits]),
+        fits[0].ridge,
+    )
 
 
 # Steps of all fits of this process. One small fit must not wait for the compiler; of many, each
@@ -197,7 +223,8 @@ class _Items:
     weights: Floats
     search: Search
     beam_width: int
-    device: Any = None
+    device: Any
+    callback: Callable[[Floats, Ints], None]
 
     def take(self, rows: Ints) -> "_Items":
         return replace(self, targets=self.targets[rows], weights=self.weights[rows])
@@ -326,6 +353,7 @@ def _grown(
         beams = extend_beams(items.targets, codebooks[: s + 1], beams, n_best)
         codes = beams.codes[:, 0]
         history.append(min([*history[-1:], items.error(codebooks[: s + 1], codes)]))
+        items.callback(codebooks, codes)
     return QuantizerFit(codebooks, codes, np.array(history))
 
 
@@ -361,6 +389,7 @@ def _swept(
         if gain > 0:
             best = state
         history.append(min(history[-1], best[2]))
+        items.callback(*state[:2])
         if gain > enough:
             continue
         if keep:
@@ -391,6 +420,17 @@ def _choose_ridge(
             break
         least, chosen = min(error, least), ridge
     return chosen
+
+
+def count_steps(
+    n_items: int, n_codebooks: int, n_words: int, ridge: float | None, max_iter: int
+) -> int:
+    """Return how many steps `fit_codebooks` takes along beams, at most."""
+    n_groups, n_steps = -(-n_codebooks // GROUP_SIZE), n_codebooks
+    if ridge is None and n_items < _MANY * min(n_codebooks, GROUP_SIZE) * n_words:
+        n_choices = (len(_RIDGES) - 1) * min(max_iter, _CHOICE_SWEEPS)
+        n_steps += n_codebooks + n_groups * n_choices
+    return n_steps + n_groups * max_iter
 
 
 def refill_unused_words(

@@ -1,5 +1,6 @@
-"""Out of core and on clusters: coding in parts that a killed run keeps, and indexes in shards."""
+"""Out-of-core and distributed work: resumable encoding in parts, and sharded indexes."""
 
+from acqh.scale.chunks import keep_vectors
 from acqh.scale.cluster import connect
 from acqh.scale.compress import compress
 from acqh.scale.compressed import Compressed, CompressionReport
@@ -18,6 +19,7 @@ __all__ = [
     "connect",
     "encode_parts",
     "fit",
+    "keep_vectors",
     "open_shards",
     "recall_of_files",
     "search_table",

@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, as_matrix, check_positive_int, is_sparse, slices
 from acqh._core.device import check_device
+from acqh._core.files import atomic_write, check_target
 from acqh._core.runtime import Progress
 from acqh.data import MultiViewData, list_chunks, read_chunks
 from acqh.data.readers.chunks import Chunk, Chunks
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index.ids import read_ids
+from acqh.index.rerank import shrink_vectors
 from acqh.scale.cluster import DaskExecutor, Function, Task
 
 Source: TypeAlias = (
@@ -36,15 +38,15 @@ _BY_VIEW = (".npz", ".parquet", ".pq", ".arrow", ".feather", ".ipc", ".hdf5", ".
 
 @dataclass
 class ChunkedSource:
-    """Items in chunks, and where to work on them."""
+    """Items in chunks, and the executor that processes them."""
 
-    # MultiViewData, or what has a length and is read by `read`; a sequence if all are known.
+    # MultiViewData, or objects with a length and a method `read`; a sequence if all are known.
     chunks: Iterable[Any]
-    n_items: int | None  # None: not known before all are read
+    n_items: int | None  # None: unknown until all chunks are read
     progress: Progress | None = None
     dask: DaskExecutor | None = None  # None: in this process
-    chunk_size: int | None = None  # None: the source decided
-    # Differs between two states of files; None without files.
+    chunk_size: int | None = None  # None: determined by the source
+    # Changes with the files; None without files.
     fingerprint: str | None = None
     n_done: int = 0
 
@@ -83,7 +85,7 @@ def _map_here(function: Function, tasks: Iterable[Task]) -> Iterator[tuple[int, 
         with closing(read_chunks(pieces(), ahead=True)) as reader:
             for items in reader:
                 yield len(items), function(items, arguments.popleft())
-                del items  # not to be kept while the next one is read
+                del items  # free its memory before the next one is read
         return
     while ahead:
         chunk, argument = ahead
@@ -97,10 +99,10 @@ def _map_here(function: Function, tasks: Iterable[Task]) -> Iterator[tuple[int, 
 def chunk_source(
     source: Any, chunk_size: int, client: Any = None, progress: Progress | None = None
 ) -> ChunkedSource:
-    """Split a source into chunks, unless it comes in chunks.
+    """Split a source into chunks, unless it consists of chunks.
 
-    `client`: of a cluster whose workers read it. Raises InvalidInputError: the source is of no
-    known kind, or workers cannot read it. Raises ClusterError: there are no workers.
+    `client`: client of a cluster whose workers read the source. Raises InvalidInputError: the
+    type of the source is unknown, or workers cannot read it. Raises ClusterError: no workers.
     """
     check_positive_int(chunk_size, "chunk_size")
     dask = None if client is None else DaskExecutor(client)
@@ -174,10 +176,11 @@ class _Rows:
 def vector_source(
     items: Any, view: str | None, ids: Any, chunk_size: int, client: Any, progress: Progress | None
 ) -> ChunkedSource:
-    """Split vectors into chunks: those of an array, or of a source that `chunk_source` takes.
+    """Split vectors into chunks; `items` is an array or a source of `chunk_source`.
 
-    `view`: which view, if there are several. `ids`: (n_items,), of an array. Raises
-    InvalidInputError, ViewError: the items are of no known kind. `read_vectors` reads a chunk.
+    `view`: name of the view, if there are several. `ids`: ids of the rows of an array, (n_items,).
+    Use `read_vectors` to read a chunk. Raises InvalidInputError, ViewError: the type of the items
+    is unknown.
     """
     if isinstance(items, str | PathLike):
         items = list_vector_chunks(items, view, chunk_size)
@@ -202,7 +205,7 @@ def read_vectors(chunk: Any, view: str | None) -> tuple[Array, Floats]:
 
 
 def list_vector_chunks(path: str | PathLike[str], view: str | None, chunk_size: int) -> Chunks:
-    """Cut a file into pieces; of a file of several views only the one wanted is read."""
+    """Split a file into chunks; only the requested view of a file is read."""
     place = Path(path).absolute()
     if view is not None and (place.is_dir() or place.suffix.lower() in _BY_VIEW):
         return list_chunks(place, chunk_size=chunk_size, views={view: view})
@@ -210,7 +213,7 @@ def list_vector_chunks(path: str | PathLike[str], view: str | None, chunk_size: 
 
 
 def read_queries(queries: Any, view: str | None) -> Floats:
-    """Return all queries in memory, of an array, a path, or data."""
+    """Return all queries of an array, a path or data, in memory."""
     if isinstance(queries, str | PathLike):
         parts = read_chunks(list_vector_chunks(queries, view, 65_536))
         return np.concatenate([vectors_of(part, view, "queries", "query_view") for part in parts])
@@ -219,10 +222,87 @@ def read_queries(queries: Any, view: str | None) -> Floats:
     return _dense(as_matrix(queries, "queries"))
 
 
+def keep_vectors(
+    items: Any,
+    path: str | PathLike[str],
+    dtype: Literal["float16", "int8"] = "float16",
+    *,
+    view: str | None = None,
+    chunk_size: int = 16_384,
+    progress: Progress | None = None,
+    overwrite: bool = False,
+) -> int:
+    """Write vectors to a .npy file to re-rank by, in two bytes or one byte per dimension.
+
+    Parameters
+    ----------
+    items : array, path-like, Chunks, or MultiViewData
+        See `compress`.
+    path : path-like
+        A new file ``.npy``. Search with ``rerank=np.load(path, mmap_mode="r")``.
+    dtype : {"float16", "int8"}
+        int8 has a scale per vector.
+    view : str, optional
+        View, column or array of a file that has several.
+    chunk_size : int, default 16,384
+        Items in memory at a time.
+    progress : callable, optional
+        Called with the number of items done, their number, and a text.
+    overwrite : bool, default False
+        Replace the file if it exists.
+
+    Returns
+    -------
+    int
+        Number of bytes written.
+
+    Raises
+    ------
+    InvalidInputError
+        A value is beyond float16.
+    FileExistsError
+        The file exists, and `overwrite` is False.
+    ViewError, CorruptBundleError
+        See `compress`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     keep_vectors(np.eye(3), folder + "/full.npy")
+    ...     open_vectors(folder + "/full.npy").dtype
+    146
+    dtype('float16')
+    """
+    target = check_target(path, overwrite=overwrite)
+    source = vector_source(items, view, None, chunk_size, None, progress)
+    with atomic_write(target) as temporary, temporary.open("wb") as file:
+        chunks = source.map(lambda chunk, _: read_vectors(chunk, view)[1], "items kept")
+        for number, vectors in enumerate(chunks):
+            shrunk = shrink_vectors(vectors, dtype)
+            if number == 0:
+                shape = source.n_items, *shrunk.shape[1:]
+                header: dict[str, Any] = {"shape": shape, "fortran_order": False}
+                header["descr"] = np.lib.format.dtype_to_descr(shrunk.dtype)
+                np.lib.format.write_array_header_1_0(file, header)
+            file.write(shrunk.tobytes())
+    return target.stat().st_size
+
+
+def open_vectors(path: str | PathLike[str]) -> Array:
+    """Return the vectors of a .npy file, memory-mapped; raise InvalidInputError."""
+    try:
+        return np.asarray(np.lib.format.open_memmap(path, mode="r"))
+    except (ValueError, EOFError) as error:
+        raise InvalidInputError(
+            f"{path} is not a .npy file of vectors; acqh compress --keep writes one"
+        ) from error
+
+
 def vectors_of(data: MultiViewData, view: str | None, name: str, argument: str = "view") -> Floats:
     """Return the vectors of one view, which every item must have: (n_items, n) float32.
 
-    Raises ViewError: there are several and none is named, or an item lacks it.
+    Raises ViewError: there are several views and none is selected, or an item lacks the view.
     """
     if view is None:
         if len(data.views) > 1:
@@ -235,7 +315,7 @@ def vectors_of(data: MultiViewData, view: str | None, name: str, argument: str =
 
 
 def check_view(data: MultiViewData, view: str, name: str) -> None:
-    """Raise ViewError unless every one of the items, or queries, has a view."""
+    """Raise ViewError unless all items or queries have a view."""
     if view not in data.views:
         raise ViewError(f"the {name} have no view {view!r}; theirs are {', '.join(data.views)}")
     present = data.present[view]

@@ -1,4 +1,4 @@
-"""Work on chunks by a Dask cluster, with the results of one process."""
+"""Process chunks on a Dask cluster, with the same results as one process."""
 
 import logging
 from collections import deque
@@ -17,14 +17,14 @@ Task: TypeAlias = tuple[Any, Any]
 Function: TypeAlias = Callable[[Any, Any], Any]
 _SCHEDULER_SECONDS = 5
 _WORKER_SECONDS = 30
-# How many results one task merges.
+# Number of results that one task merges.
 _FAN_IN = 8
-# Tasks per thread that are submitted before the first result is taken.
+# Tasks per thread that are submitted before the first result is used.
 _AHEAD = 4
 
 
 class DaskExecutor:
-    """Works on chunks on a cluster: tasks and their arguments travel, and small results come back.
+    """Process chunks on a cluster: workers read the chunks and return small results.
 
     Raises ClusterError: there are no workers, or they lack this version of acqh.
     """
@@ -39,7 +39,7 @@ class DaskExecutor:
                 f"'dask worker {client.scheduler.address}'"
             ) from error
         for worker, version in client.run(_version, on_error="return").items():
-            # A worker that died meanwhile is none any more.
+            # Workers that have died in the meantime do not count.
             if version != __version__ and not isinstance(version, OSError):
                 raise ClusterError(
                     f"worker {worker} has acqh {version}, this is {__version__}; all machines "
@@ -49,9 +49,9 @@ class DaskExecutor:
     def map(self, function: Function, tasks: Iterable[Task]) -> Iterator[tuple[int, Any]]:
         """Yield the length of each chunk and `function(items, argument)`, in order.
 
-        Only some tasks are submitted before the first result is taken, so that results do not
-        gather faster than they are used. Raises ClusterError: workers died again and again, or the
-        scheduler is gone; else the error of a task, its message with the name of its chunk.
+        Submits few tasks in advance, so results do not accumulate. Raises ClusterError: workers
+        died repeatedly, or the scheduler is gone. Raises the error of a task, with the name of its
+        chunk in the message.
         """
         scattered, waiting = self._scatter(function), deque[tuple[int, Any, str]]()
         n_ahead = _AHEAD * sum(self._client.nthreads().values())
@@ -79,15 +79,15 @@ class DaskExecutor:
         merge: Callable[[list[Any]], Any],
         done: Callable[[Any], None],
     ) -> Any:
-        """Return the merged results of all chunks, a few at a time, always in their order.
+        """Merge the results of all chunks, a few at a time, in a fixed order.
 
-        `merge`: takes a list of results, or of results that it returned. `done`: called with each
-        chunk when its result is there. Raises as `map` does.
+        `merge`: merges a list of results, which may be merged results. `done`: called with each
+        chunk after its result is computed. Raises the errors of `map`.
         """
         scattered = self._scatter(function)
         level = [self._submit(_call, scattered, chunk, None) for chunk in chunks]
         chunk_of = {future.key: chunk for future, chunk in zip(level, chunks, strict=True)}
-        # Held by nothing else, a result is dropped when it was merged.
+        # Keep no other reference: workers drop results that are merged.
         completed = require("distributed").as_completed(level)
         while len(level) > 1 or chunk_of.keys() == {level[0].key}:
             level = [
@@ -106,7 +106,7 @@ class DaskExecutor:
             raise
 
     def _scatter(self, value: Any) -> Any:
-        """Send a value once, as the result of a task: it is sent again if a worker is lost."""
+        """Send a value once, as the result of a task; if a worker is lost, Dask sends it again."""
         return self._submit(_same, value)
 
     def _submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -143,7 +143,7 @@ def _fetch(future: Any, name: str) -> Any:
     except distributed.CancelledError as error:
         raise ClusterError(f"{name} was given up: the scheduler is gone") from error
     except Exception as error:
-        # Have it say what it is about, and stay of its kind.
+        # Add the name of the chunk to the message, and keep the type.
         match error.args:
             case (str(message),) if name not in message:
                 error.args = (f"{name}: {message}",)
@@ -153,7 +153,7 @@ def _fetch(future: Any, name: str) -> Any:
 
 
 def slim(model: Any) -> Any:
-    """Return a model without its sufficient statistics, which can be large and are not needed."""
+    """Return a model without its sufficient statistics, which are large and not needed here."""
     lighter = copy(model)
     getattr(lighter, "__dict__", {}).pop("stats_", None)
     return lighter
@@ -161,13 +161,13 @@ def slim(model: Any) -> Any:
 
 @contextmanager
 def connect(address: str) -> Iterator[Any]:
-    """Give a client of a Dask cluster, for as long as it is needed.
+    """Connect to a Dask cluster in a ``with`` block.
 
     Parameters
     ----------
     address : str
-        Of a scheduler, such as ``"tcp://10.0.0.1:8786"``; or ``"local"``, which starts one process
-        a core here and ends them afterwards.
+        Address of a scheduler, such as ``"tcp://10.0.0.1:8786"``; or ``"local"``, which starts one
+        process per core on this machine and ends them afterwards.
 
     Yields
     ------
@@ -176,7 +176,7 @@ def connect(address: str) -> Iterator[Any]:
     Raises
     ------
     ClusterError
-        Nothing answers there within 5 seconds, or what answers cannot do our work.
+        No scheduler answers within 5 seconds, or its workers cannot run acqh.
     MissingExtraError
         Dask is not installed.
 
@@ -190,7 +190,7 @@ def connect(address: str) -> Iterator[Any]:
     """
     distributed = require("distributed")
     if address == "local":
-        # Mapped files count as a worker's memory, though the system takes it back when it must.
+        # Dask counts mapped files as memory of a worker, although the system can free it.
         with (
             distributed.LocalCluster(
                 processes=True,

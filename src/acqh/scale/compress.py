@@ -1,31 +1,46 @@
 """Compress vectors: sample, train a quantizer, encode chunk by chunk, index, measure recall."""
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints, check_positive_int
+from acqh._core.arrays import Array, Floats, Ints, check_positive_int, to_numpy
 from acqh._core.keywords import suggest_keywords
+from acqh._core.metric import Metric, MetricMap, check_metric
 from acqh._core.runtime import Progress, RandomState, check_rng, default_threads, limit_threads
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex
 from acqh.index.checks import check_bytes_per_item
 from acqh.index.flat import best_rows
+from acqh.index.rerank import as_vectors
 from acqh.quantize import AdditiveQuantizer, Drift
 from acqh.quantize.drift import MIN_ADDED
-from acqh.scale.chunks import device_argument, read_queries, read_vectors, vector_source
-from acqh.scale.compressed import RECALL_AT, Compressed, CompressionReport
+from acqh.quantize.norms import add_norm_codebook, add_norm_codes, n_vector_codebooks
+from acqh.scale.chunks import (
+    device_argument,
+    open_vectors,
+    read_queries,
+    read_vectors,
+    vector_source,
+)
+from acqh.scale.compressed import RECALL_AT, RERANKED_AT, RERANKED_K, Compressed, CompressionReport
 
-# One query in this many is held out for the report, and not more than this many.
-_HELD_OUT_PART = 5
+_logger = logging.getLogger(__name__)
+# One in this many queries is held out for the report, and one in this many items to measure the
+# drift of later items against, both up to a maximum.
+_HELD_OUT_PART, _HELD_OUT_ITEMS = 5, 128
 _MAX_HELD_OUT = 500
-# Items to find for a query; one may be the query itself.
+# Number of items to find for a query; one may be the query itself.
 _N_BEST = max(RECALL_AT) + 1
+# Training of fewer seconds is not announced.
+_LONG_SECONDS = 20
 
 
 @suggest_keywords
@@ -33,11 +48,14 @@ def compress(
     items: Any,
     queries: Any = None,
     bytes_per_item: int = 8,
+    metric: Metric = "ip",
     *,
     ids: Any = None,
     view: str | None = None,
     query_view: str | None = None,
+    rerank: Any = None,
     n_train: int = 65_536,
+    max_iter: int = 10,
     chunk_size: int = 16_384,
     random_state: RandomState = 0,
     n_threads: int | None = None,
@@ -49,26 +67,33 @@ def compress(
 
     Trains an `AdditiveQuantizer` on a sample of the items, encodes all items in chunks, indexes the
     codes, and measures the recall of held-out queries against exact search. The quantizer is
-    query-aware if `queries` improve the recall. Scores are inner products: for cosine similarity,
-    give vectors of unit length.
+    query-aware if `queries` improve the recall.
 
     Parameters
     ----------
     items : (n_items, n_components) array-like, path-like, Chunks, or MultiViewData
-        A path is one that `acqh.data.list_chunks` takes: ``.npy``, ``.npz``, Parquet, Arrow,
-        ``.fvecs``, ``.fbin``, a Faiss index and others. They are read twice, in chunks.
+        A path in a format of `acqh.data.list_chunks`: ``.npy``, ``.npz``, Parquet, Arrow,
+        ``.fvecs``, ``.fbin``, a Faiss index and others. Items are read twice, in chunks.
     queries : (n_queries, n_components) array-like, or path-like, optional
         A sample of the queries, such as text vectors if items are images. Default: the quantizer
         minimizes the mean squared error, and recall is measured with items as queries, each of them
         excluded from its own result.
     bytes_per_item : int, default 8
-        From 1 to 16.
+        From 1 to 64.
+    metric : {"ip", "cosine", "l2"}, default "ip"
+        What queries and items are compared by: inner product, cosine similarity or Euclidean
+        distance. Scores of ``"l2"`` are negative squared distances.
     ids : (n_items,), optional
         Ids of the items of an array. Default: those of the file, or row numbers.
     view, query_view : str, optional
         View, column or array of a file that has several.
+    rerank : (n_items, n_components) array, or path of a .npy file, optional
+        Vectors by which the report measures re-ranking, such as those of `keep_vectors`. Default:
+        the items themselves.
     n_train : int, default 65,536
         Maximal number of training items; drawn at random.
+    max_iter : int, default 10
+        Sweeps over all codebooks in training, at most; with 3, training takes half as long.
     chunk_size : int, default 16,384
         Items in memory at a time.
     random_state : int, Generator or None, default 0
@@ -89,7 +114,7 @@ def compress(
     Raises
     ------
     InvalidInputError
-        `bytes_per_item` out of range, or queries of another width than items.
+        `bytes_per_item` out of range, an unknown metric, or queries of another width than items.
     ViewError
         Items or queries are not a matrix of finite numbers, or have several views and none is
         chosen.
@@ -115,6 +140,7 @@ def compress(
     """
     n_bytes = check_bytes_per_item(bytes_per_item)
     check_positive_int(n_train, "n_train")
+    check_metric(metric)
     rng, seconds = check_rng(random_state), dict[str, float]()
     on_device = device_argument(AdditiveQuantizer.encode, device, client)
     source = vector_source(items, view, ids, chunk_size, client, progress)
@@ -129,20 +155,40 @@ def compress(
             blocks = [*source.map(partial(_take_rows, view), "items read", tasks)]
             vectors, is_sample = np.concatenate(blocks), np.isin(read_rows, rows)
             sample, unseen = vectors[is_sample], vectors[~is_sample]
-            fitted, held_out, n_queries = _split_queries(queries, query_view, sample.shape[1], rng)
+            n_components, metric_map = sample.shape[1], MetricMap.fit(metric, sample)
+            full = open_vectors(rerank) if isinstance(rerank, str | PathLike) else rerank
+            if full is not None:
+                full = as_vectors(to_numpy(full)[0], n_items, n_components)
+            fitted, held_out, n_queries = _split_queries(queries, query_view, n_components, rng)
         if held_out is None:  # items as queries, each excluded from its own result
             chosen = rng.permutation(len(sample))[:_MAX_HELD_OUT]
             held_out = sample[chosen]
-        is_whole = len(sample) == n_items
-        # If all items are in the sample, the codebooks need not generalize.
+        sample, unseen = (metric_map.map_items(x)[:, :n_components] for x in (sample, unseen))
+        # If all items but those held out are in the sample, the codebooks need not generalize.
+        is_whole = n_items <= n_train
         ridge = 0.0 if is_whole else None
-        quantizer = AdditiveQuantizer(n_bytes, ridge=ridge, n_train=n_train, random_state=rng)
+        n_codebooks = n_vector_codebooks(n_bytes) if metric == "l2" else n_bytes
+        settings: dict[str, Any] = {"ridge": ridge, "n_train": n_train, "max_iter": max_iter}
+        quantizer = AdditiveQuantizer(n_codebooks, **settings, random_state=rng)
         with _timed(seconds, "fit"):
-            quantizer.fit(sample, queries=fitted)
+            if fitted is not None:  # the error of a distance depends on query minus item
+                fitted = None if metric == "l2" else metric_map.map_queries(fitted)
+            if (expected := quantizer.expected_seconds(sample)) > _LONG_SECONDS:
+                subject = f"{len(sample):,} items in {n_bytes} bytes each"
+                _logger.warning("training on %s takes about %.0f s", subject, expected)
+            quantizer.fit(sample, queries=fitted, progress=progress)
+            codebooks = quantizer.codebooks_
+            if metric == "l2":
+                codebooks = add_norm_codebook(codebooks, quantizer.training_codes_, rng)
         encoded, error, best = [], 0.0, None
         with _timed(seconds, "encode"):
-            encode = partial(_encode, view, quantizer, held_out, on_device)
-            start = quantizer.training_codes_ if is_whole else None
+            mapped = metric_map.map_queries(held_out)
+            encode = partial(_encode, view, metric_map, quantizer, mapped, on_device)
+            start = None
+            if is_whole:
+                start = np.empty((n_items, n_codebooks), np.uint8)
+                start[rows] = quantizer.training_codes_
+                start[others] = quantizer.encode(unseen) if len(unseen) else 0
             arguments = ((a, None if start is None else start[a:b]) for a, b in pairwise(starts))
             tasks, source.n_done = zip(source.chunks, arguments, strict=True), 0
             for ids_and_codes, more_error, hits in source.map(encode, "items encoded", tasks):
@@ -154,7 +200,10 @@ def compress(
             raise ViewError("the source changed between the two passes: it is empty now")
         with _timed(seconds, "index"):
             ids, codes = map(np.concatenate, zip(*encoded, strict=True))
-            index = CodeIndex(quantizer.codebooks_).add(codes, ids)
+            index = CodeIndex(codebooks, metric_map)
+            if metric == "l2":
+                codes = add_norm_codes(codes, index.codebooks)
+            index.add(codes, ids)
         with _timed(seconds, "drift"):
             # The expected error of items added later, if their distribution is the same.
             is_enough = len(unseen) >= MIN_ADDED
@@ -162,29 +211,42 @@ def compress(
                 quantizer.relative_error(unseen) if is_enough else quantizer.held_out_error(sample)
             )
         with _timed(seconds, "evaluate"):
-            hit_ids = index.search(held_out, best[0].shape[1]).ids
-            true_ids = index.ids[best[0]]
-            if queries is None:
-                query_ids = index.ids[rows[chosen]]
-                true_ids, hit_ids = _without(true_ids, query_ids), _without(hit_ids, query_ids)
-            recall = shares_found(true_ids, hit_ids)
-    metric = quantizer.metric_
+            query_ids = None if queries is not None else index.ids[rows[chosen]]
+            true_ids = _without(index.ids[best[0]], query_ids)
+
+            def search(k: int, **how: Any) -> Array:
+                n_hits = min(k + (query_ids is not None), n_items)
+                return _without(index.search(held_out, n_hits, **how).ids, query_ids)[:, :k]
+
+            hit_ids = search(max(RERANKED_AT))
+            recall = {k: share_found(true_ids[:, :k], hit_ids[:, :k]) for k in RECALL_AT}
+            # By the items themselves, those of the best that are among the candidates are found.
+            candidates = {
+                n: hit_ids[:, :n]
+                if full is None
+                else search(RERANKED_K, rerank=full, rerank_k=n + 1)
+                for n in RERANKED_AT
+            }
+            reranked = {n: share_found(true_ids[:, :RERANKED_K], candidates[n]) for n in candidates}
+    query_metric = quantizer.metric_
     size = index.memory_bytes + index.codebooks.nbytes + quantizer.history_.nbytes
-    size += 0 if metric is None else metric.nbytes
+    size += metric_map.origin.nbytes + (0 if query_metric is None else query_metric.nbytes)
     # The mean squared distance from the mean; 1 if all items are equal.
     spread = float(np.square(sample - sample.mean(axis=0, dtype=np.float64)).sum(axis=1).mean())
     report = CompressionReport(
         n_items=n_items,
-        n_components=sample.shape[1],
+        n_components=n_components,
         bytes_per_item=n_bytes,
+        metric=metric,
         index_bytes_per_item=index.bytes_per_item,
         n_bytes=size,
-        compression=4 * sample.shape[1] * n_items / size,
+        compression=4 * n_components * n_items / size,
         n_trained=len(sample),
         n_queries=n_queries,
         n_held_out=len(held_out),
         shrinkage=quantizer.shrinkage_,
         recall=recall,
+        reranked=reranked,
         error=error / n_items / (spread or 1.0),
         seconds=seconds,
     )
@@ -199,10 +261,12 @@ def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
 
 
 def sample_rows(n_items: int, n_train: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Return rows to train on, and some others, both in order; needs no memory per item."""
+    """Return training rows and rows held out, both sorted; needs no memory per item."""
     if n_items == 0:
         raise ViewError("items is empty; give at least one item")
-    if n_items <= n_train:
+    n_held = min(n_items // _HELD_OUT_ITEMS, _MAX_HELD_OUT)
+    n_train = min(n_train, n_items - (n_held if n_held >= MIN_ADDED else 0))
+    if n_items == n_train:
         return np.arange(n_items), np.empty(0, np.int64)
     rows = np.sort(rng.choice(n_items, n_train, replace=False))
     n_others = n_items - n_train
@@ -236,6 +300,7 @@ def _split_queries(
 
 def _encode(
     view: str | None,
+    metric_map: MetricMap,
     quantizer: AdditiveQuantizer,
     queries: Floats,
     on_device: dict[str, str],
@@ -248,9 +313,11 @@ def _encode(
     """
     first_row, start = argument
     ids, vectors = read_vectors(chunk, view)
+    mapped = metric_map.map_items(vectors)
+    vectors = mapped[:, : vectors.shape[1]]
     codes = quantizer.encode(vectors, start=start, **on_device)
     errors = np.square(vectors - quantizer.decode(codes), dtype=np.float64)
-    return (ids, codes), float(errors.sum()), exact_best(queries, vectors, first_row, _N_BEST)
+    return (ids, codes), float(errors.sum()), exact_best(queries, mapped, first_row, _N_BEST)
 
 
 def exact_best(queries: Floats, vectors: Floats, first_row: int, k: int) -> tuple[Ints, Floats]:
@@ -258,7 +325,8 @@ def exact_best(queries: Floats, vectors: Floats, first_row: int, k: int) -> tupl
 
     Both are (n_queries, k), or fewer columns. Ties go to the first row.
     """
-    scores = queries @ vectors.T
+    # In double precision, so that equal vectors have equal scores wherever they are.
+    scores = (queries.astype(np.float64) @ vectors.T).astype(np.float32)
     rows = np.stack([best_rows(query_scores, k) for query_scores in scores])
     return rows + first_row, np.take_along_axis(scores, rows, axis=1)
 
@@ -272,25 +340,21 @@ def merge_best(
     return np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
 
-def _without(ids: Array, query_ids: Array) -> Array:
+def _without(ids: Array, query_ids: Array | None) -> Array:
     """Return hits without the item that was the query, or without the last if it is missing.
 
-    `ids`: (n_queries, k). `query_ids`: (n_queries,). Returns (n_queries, k - 1).
+    `ids`: (n_queries, k). `query_ids`: (n_queries,), or None if queries are not items. Returns
+    (n_queries, k - 1), or `ids`.
     """
+    if query_ids is None:
+        return ids
     others = ids != query_ids[:, np.newaxis]
     others[others.all(axis=1), -1] = False
     return np.asarray(ids[others].reshape(len(ids), -1))
 
 
-def shares_found(true_ids: Array, hit_ids: Array) -> dict[int, float]:
-    """Return recall@k for all k of a report; both arrays are (n_queries, n), best first.
-
-    With n < k items, this is recall@n; without items 1.
-    """
-    shares = {}
-    for k in RECALL_AT:
-        cut = min(k, true_ids.shape[1])
-        both = zip(true_ids[:, :cut].tolist(), hit_ids[:, :cut].tolist(), strict=True)
-        recalls = [len(set(true) & set(hits)) / cut if cut else 1.0 for true, hits in both]
-        shares[k] = float(np.mean(recalls))
-    return shares
+def share_found(true_ids: Array, hit_ids: Array) -> float:
+    """Return the mean share of the true items, (n_queries, k), among the hits; 1 without any."""
+    both = zip(true_ids.tolist(), hit_ids.tolist(), strict=True)
+    shares = [len(set(true) & set(hits)) / len(true) if true else 1.0 for true, hits in both]
+    return float(np.mean(shares))

@@ -2,19 +2,27 @@
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from typing import Any, Self
 
 import numpy as np
 
-from acqh._core.arrays import Array, to_numpy
+from acqh._core.arrays import Array, as_rows, to_numpy
+from acqh._core.metric import Metric
+from acqh._core.runtime import Progress
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex, SearchResult
 from acqh.quantize import AdditiveQuantizer, Drift
+from acqh.quantize.norms import add_norm_codes, n_vector_codebooks
+from acqh.scale.chunks import read_vectors, vector_source
 
-# Values of k of a report.
+# Values of k of a report; numbers of candidates that are re-ranked, and k of their recall.
 RECALL_AT = (1, 10, 100)
+RERANKED_AT, RERANKED_K = (100, 500), 10
+# Below this recall@10 the report has advice.
+_LOW_RECALL = 0.9
+_BY_NUMBER = ("recall", "reranked")
 # Codebook size.
 N_WORDS = 256
 
@@ -27,9 +35,11 @@ class CompressionReport:
     ----------
     n_items, n_components : int
     bytes_per_item : int
-        Of a code.
+        Bytes of a code.
+    metric : str
+        What queries and items are compared by: "ip", "cosine" or "l2".
     index_bytes_per_item : float
-        Of codes and row numbers in the index, without ids.
+        Bytes of codes and row numbers in the index, without ids.
     n_bytes : int
         Total size: codes, row numbers, ids, codebooks and the metric of the queries.
     compression : float
@@ -43,10 +53,13 @@ class CompressionReport:
         Shrinkage of the query-aware metric towards the Euclidean metric; 1: Euclidean.
     recall : mapping of int to float
         Recall@k of the held-out queries by k. With n < k items, recall@n.
+    reranked : mapping of int to float
+        Recall@10 of the same queries if the best 100 or 500 items by their codes are re-ranked by
+        their vectors, by the number of items.
     error : float
         Mean squared error of the reconstructions, relative to the variance of the items.
     seconds : mapping of str to float
-        By step.
+        Time of each step.
 
     Examples
     --------
@@ -61,6 +74,7 @@ class CompressionReport:
     n_items: int
     n_components: int
     bytes_per_item: int
+    metric: Metric
     index_bytes_per_item: float
     n_bytes: int
     compression: float
@@ -71,12 +85,21 @@ class CompressionReport:
     recall: Mapping[int, float]
     error: float
     seconds: Mapping[str, float]
+    reranked: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def advice(self) -> str:
-        """Advice if the codes and codebooks are larger than the vectors; else empty."""
+        """Advice if recall is low, or the codes and codebooks are larger than the vectors."""
         if self.compression >= 1:
-            return ""
+            if self.recall[RERANKED_K] >= _LOW_RECALL or not self.reranked:
+                return ""
+            reranked = ", ".join(f"{v:.3f} of {n}" for n, v in self.reranked.items())
+            best = max(self.reranked.values())
+            remedy = "re-rank, or use more bytes" if best >= _LOW_RECALL else "use more bytes"
+            return (
+                f"recall@10 is {self.recall[RERANKED_K]:.3f}; with re-ranking it is {reranked} "
+                f"candidates: {remedy} (a sweep measures sizes)"
+            )
         n_codewords, reason = self.bytes_per_item * N_WORDS, ""
         if self.n_items <= n_codewords:
             reason = (
@@ -89,22 +112,28 @@ class CompressionReport:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON values; `recall` has keys such as ``"10"``."""
-        values = asdict(self)
-        values["recall"] = {str(k): value for k, value in self.recall.items()}
-        return values
+        """Return the fields as JSON values; shares have keys such as ``"10"``."""
+        shares = {
+            name: {str(k): value for k, value in getattr(self, name).items()} for name in _BY_NUMBER
+        }
+        return asdict(self) | shares
 
     @classmethod
     def from_dict(cls, values: Any) -> Self:
         """Return the report of `to_dict`; raise CorruptBundleError."""
         try:
-            recall = {int(k): float(value) for k, value in values["recall"].items()}
-            return cls(**{**values, "recall": recall})
+            shares = {
+                name: {int(k): float(value) for k, value in values[name].items()}
+                for name in _BY_NUMBER
+            }
+            return cls(**{**values, **shares})
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CorruptBundleError(f"the stored report is invalid: {error}") from error
 
     def __str__(self) -> str:
         recall = ", ".join(f"@{k} {value:.3f}" for k, value in self.recall.items())
+        for n, value in self.reranked.items():
+            recall += f", @{RERANKED_K} with re-ranking of {n} {value:.3f}"
         like = (
             f"{self.n_held_out} held-out queries"
             if self.n_queries
@@ -125,17 +154,17 @@ class CompressionReport:
 
 @dataclass(eq=False, repr=False)
 class Compressed:
-    """Items in a few bytes each.
+    """Compressed items: an index, the quantizer of further items, and a report.
 
     Parameters
     ----------
     index : CodeIndex
-        Exact search over the codes, for queries as they are.
+        Exact search over the codes, for queries that are not quantized.
     quantizer : AdditiveQuantizer
-        Codes further items; `add` does both.
+        Encodes further items; `add` also adds them to the index.
     report : CompressionReport
     drift : Drift
-        How well items that were added fit the codebooks; once saved, ``index.info["drift"]``.
+        Quantization error of added items. After saving, it is in ``index.info["drift"]``.
 
     Examples
     --------
@@ -156,7 +185,7 @@ class Compressed:
     drift: Drift
 
     def __copy__(self) -> Self:
-        """Return a copy with an index of its own: items added to either stay apart."""
+        """Return a copy with a separate index: items added to one are not in the other."""
         return replace(self, index=copy(self.index))
 
     @property
@@ -164,14 +193,37 @@ class Compressed:
         """The codes, in the order of the items: (n_items, bytes_per_item) uint8."""
         return self.index.codes
 
+    @property
+    def ids(self) -> Array:
+        """The ids, in the order of the items."""
+        return self.index.ids
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Metadata that was stored with the index; empty before `save`."""
+        return self.index.info
+
+    @property
+    def metric(self) -> Metric:
+        """What queries and items are compared by: "ip", "cosine" or "l2"."""
+        return self.index.metric
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of memory for the items: codes, row numbers and ids."""
+        return self.index.memory_bytes
+
+    def __len__(self) -> int:
+        return len(self.index)
+
     def add(self, items: Any, ids: Any = None) -> Self:
-        """Code further items and add them to the index.
+        """Encode further items and add them to the index.
 
         Parameters
         ----------
         items : (n, n_components) floats
         ids : iterable of n whole numbers or of n str, optional
-            As `CodeIndex.add` takes them.
+            Ids of the items; see `CodeIndex.add`.
 
         Returns
         -------
@@ -180,16 +232,60 @@ class Compressed:
         Raises
         ------
         InvalidInputError
-            Items of another width or that are not finite, or ids of another kind.
+            Items of another width or with values that are not finite, or ids of another type.
         DuplicateIdError
             An id already exists.
         """
-        vectors, _ = to_numpy(items)
+        vectors = as_rows(to_numpy(items)[0], "items", InvalidInputError)
+        n_components = self.report.n_components
+        if vectors.ndim != 2 or vectors.shape[1] != n_components or vectors.dtype.kind not in "iuf":
+            raise InvalidInputError(
+                f"items have dtype {vectors.dtype} and shape {vectors.shape}; give numbers of "
+                f"{n_components} dimensions"
+            )
+        mapped = self.index.metric_map.map_items(np.asarray(vectors, dtype=np.float32))
+        vectors = mapped[:, :n_components]
         codes = self.quantizer.encode(vectors)
-        self.index.add(codes, ids)
-        rows = np.asarray(vectors, dtype=np.float32), self.quantizer.decode(codes)
+        is_l2 = self.index.metric == "l2"
+        self.index.add(add_norm_codes(codes, self.index.codebooks) if is_l2 else codes, ids)
+        rows = vectors, self.quantizer.decode(codes)
         self.drift = self.drift.after(*map(self.quantizer.to_metric, rows))
         return self
+
+    def add_from(
+        self,
+        source: Any,
+        *,
+        view: str | None = None,
+        chunk_size: int = 16_384,
+        progress: Progress | None = None,
+    ) -> int:
+        """Add the vectors of a file in chunks; return their number.
+
+        Row numbers as ids continue those of the index; other ids are kept.
+
+        Parameters
+        ----------
+        source : path-like, array, Chunks, or MultiViewData
+            See `compress`.
+        view : str, optional
+            View, column or array of a file that has several.
+        chunk_size : int, default 16,384
+        progress : callable, optional
+            Called with the number of items done, their number, and a text.
+
+        Raises
+        ------
+        InvalidInputError, ViewError, DuplicateIdError
+            See `add`. Chunks before the wrong one were added.
+        """
+        chunks = vector_source(source, view, None, chunk_size, None, progress)
+        n_before = len(self)
+        for ids, vectors in chunks.map(lambda chunk, _: read_vectors(chunk, view), "items encoded"):
+            first = len(self) - n_before
+            is_numbered = np.array_equal(ids, np.arange(first, first + len(ids)))
+            self.add(vectors, None if is_numbered and self.index.id_kind != "text" else ids)
+        return len(self) - n_before
 
     def retrain(
         self, items: Any, queries: Any = None, *, ids: Any = None, **settings: Any
@@ -213,11 +309,12 @@ class Compressed:
         Raises
         ------
         InvalidInputError
-            Items that are here are not among those given.
+            `items` do not contain all items of the index.
         """
         from acqh.scale.compress import compress
 
-        retrained = compress(items, queries, self.codes.shape[1], ids=ids, **settings)
+        size, metric = self.codes.shape[1], self.index.metric
+        retrained = compress(items, queries, size, metric, ids=ids, **settings)
         old_ids, new_ids = (set(index.ids.tolist()) for index in (self.index, retrained.index))
         if missing := old_ids - new_ids:
             raise InvalidInputError(
@@ -232,7 +329,7 @@ class Compressed:
         return self.index.search(queries, k, **settings)
 
     def save(self, path: str | PathLike[str], *, name: str = "") -> None:
-        """Save index, quantizer and report; `acqh.load` opens the index, with them as `info`."""
+        """Save all parts as a bundle, which `acqh.load` opens."""
         state, arrays = self.quantizer.to_state()
         del arrays["codebooks_"]  # the index has them
         info = {"compress": self.report.to_dict(), "quantizer": state}
@@ -241,7 +338,7 @@ class Compressed:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
-        """Open what `save` or ``acqh compress`` wrote, to search it and to add items.
+        """Load the output of `save` or ``acqh compress``, to search it and to add items.
 
         Raises
         ------
@@ -250,16 +347,23 @@ class Compressed:
         InvalidInputError
             The bundle is of another kind, or an index without a quantizer.
         CorruptBundleError
-            It is damaged.
+            The bundle is damaged.
         """
         index = CodeIndex.load(path)
-        info = index.info
-        if "quantizer" not in info or "compress" not in info:
+        if not has_quantizer(index):
             raise InvalidInputError(
                 f"{path} is an index without a quantizer; open it with acqh.load, or compress the "
                 "vectors again to add items"
             )
-        arrays = {**index.info_arrays, "codebooks_": index.codebooks}
+        return cls.from_index(index)
+
+    @classmethod
+    def from_index(cls, index: CodeIndex) -> Self:
+        """Return all parts of a loaded index with a quantizer; raise CorruptBundleError."""
+        info, codebooks = index.info, index.codebooks
+        if index.metric == "l2":
+            codebooks = codebooks[: n_vector_codebooks(len(codebooks)), :, :-1]
+        arrays = {**index.info_arrays, "codebooks_": codebooks}
         quantizer = AdditiveQuantizer.from_state(info["quantizer"], arrays)
         try:
             drift = Drift.from_dict(info["drift"])
@@ -269,3 +373,8 @@ class Compressed:
 
     def __repr__(self) -> str:
         return f"<Compressed: {self.report}>"
+
+
+def has_quantizer(index: CodeIndex) -> bool:
+    """Whether `Compressed.save` wrote the index."""
+    return {"quantizer", "compress"} <= set(index.info)

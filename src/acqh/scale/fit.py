@@ -1,4 +1,4 @@
-"""Learning from more than fits in memory, here or on a cluster."""
+"""Fit models to data larger than memory, in one process or on a cluster."""
 
 from dataclasses import replace
 from functools import partial
@@ -31,8 +31,8 @@ def fit(
     model : BaseMethod
         Its `fit` accepts chunks, as `acqh.ACQH`; with a client, it needs sufficient statistics.
     source : path-like, sequence of path-like, MultiViewData, or iterable of MultiViewData
-        A path that `acqh.data.list_chunks` takes, or Parquet files; or the chunks. With a client
-        paths and pieces.
+        A path for `acqh.data.list_chunks`, Parquet files, or chunks. With a client, paths or
+        chunks of `list_chunks`.
     chunk_size : int, default 65,536
         Items of a chunk; ignored if the source consists of chunks.
     device : str, optional
@@ -46,7 +46,7 @@ def fit(
     Returns
     -------
     BaseMethod
-        The model, fitted.
+        The fitted model.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def _items(items: MultiViewData, _: None) -> MultiViewData:
 
 
 def _begin(model: Any, items: MultiViewData, _: None) -> MappedStatistics:
-    """Fit the feature maps to the first chunk, and collect its statistics."""
+    """Fit the feature maps on the first chunk, and collect its statistics."""
     mapped: MappedStatistics = model._fit_schema(items)
     statistics = mapped.empty_statistics()
     add_part(items, mapped, statistics)

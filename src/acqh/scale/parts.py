@@ -49,7 +49,7 @@ class CodePart(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What the parts of a folder are made with, and how many there are once all are made."""
+    """Arguments of the encoding of a folder, and the number of parts after the last one."""
 
     model: str
     by_labels: bool
@@ -58,14 +58,14 @@ class Plan:
     source: str | None = None
     n_items: int | None = None
     n_parts: int | None = None
-    is_index: bool = False  # whether no two parts have the same id
+    is_index: bool = False  # whether all ids of all parts differ
 
 
 def _read_plan(path: Path) -> Plan:
     """Read the plan of a folder.
 
-    Raises FileNotFoundError: there is none. Raises CorruptBundleError: it is damaged. Raises
-    InvalidInputError: the folder is a bundle of something else.
+    Raises FileNotFoundError: the folder has no plan. Raises CorruptBundleError: it is damaged.
+    Raises InvalidInputError: the folder is a bundle of another kind.
     """
     info, types = read_bundle(path, kind=KIND).info, get_type_hints(Plan)
     if info.keys() != types.keys() or not all(
@@ -106,7 +106,7 @@ def part_path(folder: Path, number: int) -> Path:
 
 
 def write_part(folder: Path, index: Any, place: tuple[int, int], model: str) -> None:
-    """Save a part, in one step; raise ClusterError where a worker does not see the folder.
+    """Save a part atomically; raise ClusterError if a worker cannot see the folder.
 
     `place`: the number of the part and its first row.
     """
@@ -123,8 +123,8 @@ def write_part(folder: Path, index: Any, place: tuple[int, int], model: str) -> 
 def _open_part(folder: Path, number: int, plan: Plan, *, verify: bool = True) -> tuple[int, Any]:
     """Return the first row of a part and its index.
 
-    Raises FileNotFoundError: there is no whole part. Raises CorruptBundleError: it is damaged, or
-    another part, or of another model.
+    Raises FileNotFoundError: there is no complete part. Raises CorruptBundleError: the part is
+    damaged, or has another number or model.
     """
     path = part_path(folder, number)
     kind = kind_of(path)
@@ -139,9 +139,9 @@ def _open_part(folder: Path, number: int, plan: Plan, *, verify: bool = True) ->
 
 
 def _has_part(folder: Path, plan: Plan, place: tuple[int, int], n_rows: int, ids: Any) -> bool:
-    """Whether a part is there already; raises where it is another or damaged.
+    """Whether a part exists; raises an error if it differs or is damaged.
 
-    `ids` are those that it must have been made of, where they are known.
+    `ids`: the expected ids, if they are known.
     """
     number, first_row = place
     path = part_path(folder, number)
@@ -162,36 +162,36 @@ def _has_part(folder: Path, plan: Plan, place: tuple[int, int], n_rows: int, ids
 
 
 class CodeParts:
-    """Codes in a folder that `encode_parts` made, read a part at a time.
+    """Codes in a folder written by `encode_parts`, read a part at a time.
 
-    Iterating gives each `CodePart`, in the order of the items; its bytes are compared with its
-    checksum on the way. One part is in memory at a time.
+    Iteration yields each `CodePart` in the order of the items, and verifies its checksum. One part
+    is in memory at a time.
 
     Parameters
     ----------
     path : path-like
         The folder.
     verify : bool, default False
-        Read every part now.
+        Verify all parts when the folder is opened.
 
     Attributes
     ----------
     path : Path
     model : str
-        `acqh.methods.fingerprint` of the model that made the codes.
+        `acqh.methods.fingerprint` of the model of the codes.
     by_labels : bool
         Whether items with labels were encoded from these.
     chunk_size : int or None
-        Items of a part; None if the source determined it.
+        Number of items in a part; None if the source determined it.
     bytes_per_item : int
     n_parts : int
 
     Raises
     ------
     FileNotFoundError
-        There is no such folder.
+        The folder does not exist.
     InvalidInputError
-        Coding has not finished, or the folder holds something else.
+        The encoding has not finished, or the folder has other contents.
     CorruptBundleError
         The folder is damaged.
 
@@ -232,7 +232,7 @@ class CodeParts:
         return self.rows(0, len(self))
 
     def rows(self, start: int, stop: int) -> Iterator[CodePart]:
-        """Yield some of the items, by their row in all parts; read no part that has none of them.
+        """Yield a range of items by row number; read only the parts that contain some of them.
 
         Parameters
         ----------
@@ -242,12 +242,12 @@ class CodeParts:
         Yields
         ------
         CodePart
-            A part, or what is wanted of it.
+            A part, or the requested rows of it.
 
         Raises
         ------
         InvalidInputError
-            There are no such rows.
+            The rows do not exist.
         CorruptBundleError
             A part is damaged or missing; the message names it.
         """
@@ -255,7 +255,7 @@ class CodeParts:
             raise InvalidInputError(f"there are {len(self)} items, so no rows {start} to {stop}")
         row, number = start, 0
         if start > 0:
-            # The last part that does not begin after the row: parts are in the order of rows.
+            # The last part that starts at or before the row; parts are sorted by rows.
             unread = partial(self._open, verify=False)
             number = bisect_right(range(self.n_parts), start, key=lambda at: unread(at)[0]) - 1
         while row < stop:
@@ -270,7 +270,7 @@ class CodeParts:
             row, number = min(stop, end), number + 1
 
     def to_arrays(self) -> CodePart:
-        """Return all parts put together as one, in memory.
+        """Return the concatenation of all parts, in memory.
 
         Raises
         ------
@@ -280,7 +280,7 @@ class CodeParts:
         return CodePart(*(np.concatenate(arrays) for arrays in zip(*self, strict=True)))
 
     def verify(self) -> None:
-        """Read every byte of every part.
+        """Verify the checksums of all parts.
 
         Raises
         ------
@@ -297,12 +297,12 @@ class CodeParts:
             raise CorruptBundleError(f"{part_path(self.path, number)} is missing") from error
 
     def to_index(self, *, verify: bool = False) -> CodeIndex:
-        """Open all parts as one index, mapped.
+        """Open all parts as one memory-mapped index.
 
         Parameters
         ----------
         verify : bool, default False
-            Read every byte, and compare all ids.
+            Verify all checksums, and check that ids are unique.
 
         Raises
         ------
@@ -316,7 +316,7 @@ class CodeParts:
         opened = [self._open(number, verify=verify)[1] for number in range(self.n_parts)]
         if not all(isinstance(part, CodeIndex) for part in opened):
             raise InvalidInputError(f"{self.path} holds binary codes, not additive ones")
-        index = CodeIndex.of_shards(opened, check_ids=verify or not self.plan.is_index)
+        index = CodeIndex.from_shards(opened, check_ids=verify or not self.plan.is_index)
         if len(index) != len(self):
             raise CorruptBundleError(
                 f"the parts of {self.path} have {len(index)} items, not {len(self)}"
@@ -344,7 +344,7 @@ def encode_parts(
     Parameters
     ----------
     model : BaseMethod
-        Fitted.
+        A fitted model.
     source : path-like, sequence of Chunk, MultiViewData, or iterable of MultiViewData
         A path for `acqh.data.list_chunks`, or chunks. Each chunk becomes a part.
     out : path-like
@@ -352,13 +352,13 @@ def encode_parts(
     by_labels : bool, default False
         Encode items that have labels from these.
     chunk_size : int, default 65,536
-        Items of a part; ignored if the source consists of chunks.
+        Number of items in a part; ignored if the source consists of chunks.
     device : str, optional
         Torch device for encoding, such as ``"cuda"``; not with a client.
     client : distributed.Client, optional
         Its workers read the source and write the parts; they must see both under the same paths.
-        The source is then what `acqh.scale.fit` takes with a client. A folder begun without a
-        client can be finished with one, and the other way round.
+        The source must then be one of `acqh.scale.fit` with a client. An encoding that was started
+        without a client can be finished with one, and vice versa.
     progress : callable, optional
         Called after each part with the number of items done, their number (None: not known), and
         a text.
@@ -375,9 +375,9 @@ def encode_parts(
     CorruptBundleError
         A part is damaged.
     LabelError, ViewError
-        Items that the model cannot encode.
+        The model cannot encode some items.
     FileExistsError
-        The folder has something else in it.
+        The folder has other contents.
     DeviceError
         The device is not available.
     ClusterError
@@ -454,17 +454,17 @@ def _encode_part(
 
 
 def encode_chunk(model: Any, items: MultiViewData, *, by_labels: bool = False, **how: Any) -> Array:
-    """Code items by all the views they have, or by their labels.
+    """Encode items from all their views, or from their labels.
 
     Parameters
     ----------
     model : BaseMethod
-        Fitted.
+        A fitted model.
     items : MultiViewData
     by_labels : bool, default False
-        Code items that have labels by these.
+        Encode items that have labels from these.
     how : optional
-        What `encode` of the model takes besides, such as a device.
+        Further arguments of `encode` of the model, such as a device.
 
     Returns
     -------
@@ -473,9 +473,9 @@ def encode_chunk(model: Any, items: MultiViewData, *, by_labels: bool = False, *
     Raises
     ------
     LabelError
-        By labels, but there are none, or they are not those of the model.
+        `by_labels` is True, but items have no labels, or labels that the model does not have.
     ViewError
-        Views that the model was not fitted to.
+        The model was not fitted to a view.
 
     Examples
     --------
@@ -486,7 +486,7 @@ def encode_chunk(model: Any, items: MultiViewData, *, by_labels: bool = False, *
     (50, 2)
     """
     is_whole = all(mask.all() for mask in items.present.values())
-    views: Any = dict(items.views) if is_whole else items  # baselines take a mapping alone
+    views: Any = dict(items.views) if is_whole else items  # baselines accept a mapping only
     if not by_labels:
         mode = "single" if len(items.views) == 1 else "fused"
         return np.asarray(model.encode(views, mode=mode, **how))
@@ -505,36 +505,36 @@ def _some(names: Sequence[str]) -> str:
 
 
 def build_index(codebooks: Any, parts: Parts, *, progress: Progress | None = None) -> CodeIndex:
-    """Make an index of parts of codes, one after the other, as `CodeIndex.add_parts` does.
+    """Build an index from parts of codes, as `CodeIndex.add_parts` does.
 
     Parameters
     ----------
     codebooks : (n_codebooks, codebook_size, n_components) floats
-        Of the model that made the codes.
+        Codebooks of the model that encoded the items.
     parts : CodeParts, other iterable of (codes, ids or None), or callable
-        Read twice, one part at a time: what a function returns, it is called for twice. Codes may
-        be mapped arrays: ``[(np.load(path, mmap_mode="r"), None)]``.
+        Parts of codes, which are read twice, one part at a time. A function is called twice and
+        returns an iterable. Codes may be mapped: ``[(np.load(path, mmap_mode="r"), None)]``.
     progress : callable, optional
         Called after each part with the number of items done (those read once count half), their
-        number (None where it is not known), and a text.
+        total (None if it is not known), and a text.
 
     Returns
     -------
     CodeIndex
-        In memory. Items are in the order of the parts.
+        An index in memory, with items in the order of the parts.
 
     Raises
     ------
     DuplicateIdError
         An id occurs in two parts.
     InvalidInputError
-        Codes that do not fit the codebooks; parts that have changed when they are read again.
+        Codes do not fit the codebooks, or parts changed between the two passes.
     CorruptBundleError
         A part is damaged.
 
     Notes
     -----
-    With four codebooks and consecutive ids, the index takes about 6 bytes per item; in addition,
+    With four codebooks and consecutive ids, the index takes 5 to 6 bytes per item; in addition,
     one part is in memory. If many items share codes, the index is smaller, but building it needs up
     to 12 bytes per item.
 
@@ -557,39 +557,39 @@ def build_shards(
     client: Any = None,
     progress: Progress | None = None,
 ) -> CodeIndex:
-    """Make an index in parts of equal size, in one folder of the layout of `encode_parts`.
+    """Build an index in shards of equal size, in one folder.
 
     Parameters
     ----------
     codebooks : (n_codebooks, codebook_size, n_components) floats
-        Of the model that made the codes.
+        Codebooks of the model that encoded the items.
     parts : CodeParts
-        Of finished coding.
+        Parts of a finished encoding.
     out : path-like
-        The folder; created if it does not exist. Its parent must exist. Shards that it holds are
+        The folder; created if it does not exist. Its parent must exist. Existing shards are
         replaced.
     n_shards : int
-        At most one per item.
+        Number of shards, at most one per item.
     client : distributed.Client, optional
-        Whose workers make the shards; they must see both folders under the same paths.
+        Its workers build the shards; they must see both folders under the same paths.
     progress : callable, optional
         Called after each shard with the number of items done, their number, and a text.
 
     Returns
     -------
     CodeIndex
-        As `open_shards` opens the folder. Items are in the order of the parts.
+        The index, opened by `open_shards`, with items in the order of the parts.
 
     Raises
     ------
     DuplicateIdError
-        An id occurs twice; the folder cannot be opened then.
+        An id occurs twice. The folder cannot be opened.
     InvalidInputError
-        Codes that do not fit the codebooks, or more shards than items.
+        Codes do not fit the codebooks, or there are more shards than items.
     CorruptBundleError
         A part is damaged.
     FileExistsError
-        The folder has something else in it.
+        The folder has other contents.
     ClusterError
         The cluster failed or was lost.
 
@@ -621,14 +621,16 @@ def build_shards(
         pass
     for path in {*folder.glob("part-????????")} - {part_path(folder, at) for at, _ in places}:
         rmtree(path)
-    index = CodeIndex.of_shards([_open_part(folder, at, plan, verify=False)[1] for at, _ in places])
+    index = CodeIndex.from_shards(
+        [_open_part(folder, at, plan, verify=False)[1] for at, _ in places]
+    )
     _write_plan(folder, replace(plan, n_items=n_items, n_parts=n_shards, is_index=True))
     return index
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Some rows of a folder of codes."""
+    """A range of rows of a folder of codes."""
 
     path: Path
     start: int
@@ -638,7 +640,7 @@ class _Rows:
         return self.stop - self.start
 
     def read(self) -> Parts:
-        """Return a function that reads the rows, a part at a time, as often as it is called."""
+        """Return a function that yields the rows, a part at a time, on each call."""
         return partial(CodeParts(self.path).rows, self.start, self.stop)
 
 
@@ -651,20 +653,20 @@ def _write_shard(
 def open_shards(
     shards: str | PathLike[str] | Sequence[CodeIndex | str | PathLike[str]], *, verify: bool = False
 ) -> CodeIndex:
-    """Open several indexes of the same codebooks as one, mapped.
+    """Open several indexes of the same codebooks as one memory-mapped index.
 
-    A search finds what one `CodeIndex` of all items would find, had they been added shard after
-    shard. Shards are read as they are searched. Changes stay in memory, and join shards there.
+    A search gives the results of one `CodeIndex` to which all items were added, shard by shard.
+    Shards are read when they are searched. Changes stay in memory and do not change the files.
 
     Parameters
     ----------
     shards : path-like, or sequence of CodeIndex or path-like
-        A folder that `build_shards` or `encode_parts` made; or saved indexes, or opened ones. Ids
-        are compared, except those of `build_shards`, for which all are read: 8 bytes per item for
-        numbers of one shard at a time; where the ranges of ids overlap, all ids are sorted in
+        A folder written by `build_shards` or `encode_parts`, or indexes, saved or open. Except for
+        folders of `build_shards`, ids are checked for duplicates. This reads all ids: 8 bytes per
+        item for integers, one shard at a time. If ranges of ids overlap, all ids are sorted in
         memory.
     verify : bool, default False
-        Read every byte, and compare the ids of a folder again.
+        Verify all checksums, and check the ids of a folder for duplicates.
 
     Returns
     -------
@@ -673,12 +675,12 @@ def open_shards(
     Raises
     ------
     InvalidInputError
-        No shard, other codebooks than the first shard's, or numbers in one and texts in another;
-        more than 4.29 billion items in all; shards that were not finished, or something else.
+        There is no shard, codebooks or types of ids differ, there are more than 4.29 billion
+        items, shards are not finished, or a path is of another kind.
     DuplicateIdError
         Two shards have the same id.
     FileNotFoundError, CorruptBundleError
-        A path without an index, or with a damaged one.
+        An index is missing or damaged.
 
     Examples
     --------
@@ -693,7 +695,7 @@ def open_shards(
         raise InvalidInputError(f"shards must be a list of indexes or paths, got {shards!r}")
     if isinstance(shards, str | PathLike):
         return CodeParts(shards).to_index(verify=verify)
-    return CodeIndex.of_shards(
+    return CodeIndex.from_shards(
         [
             shard if isinstance(shard, CodeIndex) else CodeIndex.load(shard, verify=verify)
             for shard in shards
@@ -702,13 +704,13 @@ def open_shards(
 
 
 def open_index(index: Any) -> CodeIndex:
-    """Open an index of one or several paths, mapped; raises as `open_shards` does."""
+    """Open one or several paths as a mapped index; raises the errors of `open_shards`."""
     if isinstance(index, str | PathLike) and kind_of(index, "index") != KIND:
         return CodeIndex.load(index)
     return index if isinstance(index, CodeIndex) else open_shards(index)
 
 
 def load_parts(path: str | PathLike[str], *, verify: bool = False) -> CodeIndex | CodeParts:
-    """Open a folder of parts: what `build_shards` made as an index."""
+    """Open a folder of parts; folders of `build_shards` are opened as an index."""
     parts = CodeParts(path, verify=verify)
     return parts.to_index(verify=verify) if parts.plan.is_index else parts

@@ -1,6 +1,7 @@
 """Recall of saved indexes against exact search, and of codes of several sizes."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
@@ -9,14 +10,26 @@ from typing import Any
 import numpy as np
 
 from acqh._core.imports import require
+from acqh._core.metric import Metric
+from acqh._core.runtime import Progress
 from acqh.data import read, read_chunks
 from acqh.errors import CorruptBundleError, InvalidInputError
-from acqh.metrics.recall import Metric, Recall, as_queries, check_lengths, compare, search_all
-from acqh.scale.chunks import list_vector_chunks, read_queries, vectors_of
+from acqh.index import CodeIndex
+from acqh.metrics.recall import (
+    Recall,
+    as_queries,
+    check_lengths,
+    compare,
+    search_all,
+    stored_metric,
+)
+from acqh.scale.chunks import list_vector_chunks, open_vectors, read_queries, vectors_of
 from acqh.scale.compress import compress
 from acqh.scale.compressed import CompressionReport
 from acqh.scale.parts import open_index
 
+# Sweeps over codebooks in training; docs/benchmarks/compression.md has the loss of recall.
+_MAX_ITER = 3
 # A size is enough if the next one, of about twice the bytes, gains less than this in recall@10.
 _MIN_GAIN = 0.05
 
@@ -29,7 +42,9 @@ def recall_of_files(
     *,
     view: str | None = None,
     query_view: str | None = None,
-    metric: Metric = "ip",
+    metric: Metric | None = None,
+    rerank: str | PathLike[str] | None = None,
+    rerank_k: int | None = None,
     chunk_size: int = 16_384,
 ) -> dict[str, Recall]:
     """Compare saved indexes of the same items with exact search.
@@ -37,27 +52,33 @@ def recall_of_files(
     Parameters
     ----------
     indexes : sequence of path
-        What ``acqh compress`` or ``acqh index`` made, files of Faiss (``.faiss``, ``.index``), or
-        tables of ids: any file of one matrix of whole numbers, a row of answers for each query.
+        Indexes from ``acqh compress`` or ``acqh index``, files of Faiss (``.faiss``, ``.index``),
+        or files with one matrix of integers: the ids that an index returned, a row per query.
     items, queries : path
-        What `acqh.data.read` takes. The ids of items are the index's.
+        Files for `acqh.data.read`. The ids of items must be those of the indexes.
     k : sequence of int
-        Lengths of answers.
+        Values of k for recall@k.
     view, query_view : str, optional
-        Which view to take of a file that has several.
-    metric : {"ip", "cosine", "l2"}
+        View of a file that has several.
+    metric : {"ip", "cosine", "l2"}, optional
+        Default: that of the indexes, or ``"ip"`` if none has one.
+    rerank : path, optional
+        A ``.npy`` file of the items' vectors, see `keep_vectors`. Indexes of acqh are also measured
+        with re-ranking; their size then includes the file.
+    rerank_k : int, optional
+        Number of items to re-rank; see `CodeIndex.search`.
     chunk_size : int, default 16,384
-        Items in memory at a time.
+        Number of items in memory at a time.
 
     Returns
     -------
     dict of str to Recall
-        By the name of each index.
+        The recall of each index, by its name.
 
     Raises
     ------
     InvalidInputError, ViewError, CorruptBundleError
-        A file that cannot be understood, or does not fit the others.
+        A file cannot be read, or does not fit the others.
 
     Examples
     --------
@@ -73,6 +94,12 @@ def recall_of_files(
     """
     lengths, searched = check_lengths(k), as_queries(read_queries(queries, query_view))
     opened = {path.name: _open(path) for path in map(Path, indexes)}
+    if rerank is not None:
+        for name, (index, _) in list(opened.items()):
+            if isinstance(index, CodeIndex):
+                vectors = open_vectors(rerank)
+                search = partial(index.search, rerank=vectors, rerank_k=rerank_k)
+                opened[f"{name}, re-ranked"] = search, index.memory_bytes + vectors.nbytes
     answers = [
         search_all(index, searched, max(lengths), n_bytes=n_bytes)
         for index, n_bytes in opened.values()
@@ -81,12 +108,23 @@ def recall_of_files(
         (rows.ids, vectors_of(rows, view, "items"))
         for rows in read_chunks(list_vector_chunks(items, view, chunk_size))
     )
+    metric = metric or _stored_metric(opened)
     recalls = compare(answers, chunks, searched, lengths, metric=metric)
     return dict(zip(opened, recalls, strict=True))
 
 
+def _stored_metric(opened: Mapping[str, tuple[Any, int | None]]) -> Metric:
+    """Return the metric of indexes; raise InvalidInputError if they have several."""
+    stored = {name: stored_metric(index) for name, (index, _) in opened.items()}
+    metrics = {name: metric for name, metric in stored.items() if metric is not None}
+    if len(set(metrics.values())) > 1:
+        listed = ", ".join(f"{name} has {metric}" for name, metric in metrics.items())
+        raise InvalidInputError(f"the indexes have several metrics: {listed}; choose one (metric=)")
+    return next(iter(metrics.values()), "ip")
+
+
 def _open(path: Path) -> tuple[Any, int | None]:
-    """Return an index or a table of ids, and its bytes where only the file says them."""
+    """Return an index or a table of ids, and the size of the file if the index has no size."""
     if path.is_dir():
         return open_index(path), None
     if path.suffix.lower() not in (".faiss", ".index"):
@@ -104,28 +142,30 @@ def _open(path: Path) -> tuple[Any, int | None]:
 def sweep(
     items: Any, queries: Any = None, sizes: Sequence[int] = (2, 4, 8, 16), **settings: Any
 ) -> tuple[dict[int, CompressionReport], int]:
-    """Compress vectors to several sizes, and say which is enough.
+    """Compress vectors to several sizes, and recommend one.
+
+    Training is shorter than that of `compress`, see `max_iter`, so recall is a little lower.
 
     Parameters
     ----------
     items, queries
-        As `compress` takes them.
+        See `compress`.
     sizes : sequence of int
         Bytes per item.
     **settings
-        Of `compress`.
+        Further arguments of `compress`.
 
     Returns
     -------
     reports : dict of int to CompressionReport
-        By size.
+        The report of each size.
     enough : int
-        The smallest size after which the next one adds less than 0.05 to recall@10.
+        The smallest size whose recall@10 no larger size improves by 0.05 or more.
 
     Raises
     ------
     InvalidInputError, ViewError, CorruptBundleError
-        As `compress` does.
+        See `compress`.
 
     Examples
     --------
@@ -136,14 +176,22 @@ def sweep(
     """
     if not sizes:
         raise InvalidInputError("sizes is empty; give at least one size, such as 4")
-    reports = {
-        size: compress(items, queries, size, **settings).report for size in sorted(set(sizes))
-    }
+    settings = {"max_iter": _MAX_ITER, **settings}
+    reports, ordered = {}, sorted(set(sizes))
+    for size in ordered:
+        if (progress := settings.get("progress")) is not None:
+            named = partial(_report_size, progress, f"{size} of {ordered[-1]} bytes per item")
+        how = settings if progress is None else {**settings, "progress": named}
+        reports[size] = compress(items, queries, size, **how).report
     return reports, enough_bytes({size: report.recall[10] for size, report in reports.items()})
 
 
+def _report_size(progress: Progress, size: str, done: int, total: int | None, text: str) -> None:
+    progress(done, total, f"{size}: {text}")
+
+
 def enough_bytes(recalls: Mapping[int, float]) -> int:
-    """Return the smallest size that the next one hardly improves on, by recall and size."""
+    """Return the smallest size whose recall no larger size improves by 0.05 or more."""
     sizes = sorted(recalls)
     for size, larger in pairwise(sizes):
         if max(recalls[n] for n in sizes if n >= larger) - recalls[size] < _MIN_GAIN:

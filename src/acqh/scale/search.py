@@ -1,4 +1,4 @@
-"""Searching for all queries of a source, and what is found as a table."""
+"""Search an index with all queries of a source, and write the hits as a table."""
 
 import csv
 from collections.abc import Callable, Iterator
@@ -18,7 +18,14 @@ from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex
 from acqh.io.read import kind_of
-from acqh.scale.chunks import Source, check_view, chunk_source, list_vector_chunks, vectors_of
+from acqh.scale.chunks import (
+    Source,
+    check_view,
+    chunk_source,
+    list_vector_chunks,
+    open_vectors,
+    vectors_of,
+)
 from acqh.scale.cluster import slim
 from acqh.scale.parts import KIND, CodeParts, open_index, part_path
 
@@ -33,39 +40,46 @@ def search_table(
     *,
     view: str | None = None,
     k: int = 10,
+    rerank: str | PathLike[str] | None = None,
+    rerank_k: int | None = None,
     chunk_size: int = 8_192,
     overwrite: bool = False,
     client: Any = None,
     progress: Progress | None = None,
 ) -> int:
-    """Search for all queries of a source and write what is found as a table.
+    """Search an index with all queries of a source and write the hits as a table.
 
-    The answers are those of one search for all queries. What is in memory depends on the chunk
-    size, not on the number of queries. The file is there when all is done.
+    The hits equal those of one search with all queries. Memory depends on the chunk size, not on
+    the number of queries. The file is written atomically at the end.
 
     Parameters
     ----------
     model : BaseMethod, or None
-        Fitted; its codebooks are those of the index. None: queries are vectors of the index's own
-        space, as of an index that `acqh.compress` made.
+        A fitted model with the codebooks of the index. None: queries are vectors in the space of
+        the index, as for an index of `acqh.compress`.
     index : CodeIndex, path-like, or sequence of either
-        Several, and the folder of `build_shards`, are searched as one.
+        Several indexes, or a folder of `build_shards`, are searched as one.
     source : path-like, sequence of Chunk, MultiViewData, or iterable of MultiViewData
-        The queries: a path that `acqh.data.list_chunks` takes, pieces, or chunks.
+        The queries: a path for `acqh.data.list_chunks`, or chunks.
     out : path-like
-        A new file, ``.csv`` or ``.parquet``, with a row for each item found: ``query``, the id of
-        the query; ``rank`` from 1; ``id`` and ``score``.
+        A new file, ``.csv`` or ``.parquet``, with a row for each hit: ``query`` (id of the query),
+        ``rank`` (from 1), ``id`` and ``score``.
     view : str, optional
-        The view of the queries to search by; needed with a model, and where there are several.
+        View of the queries; required with a model, and if there are several views.
     k : int, default 10
-        How many items to find for each query.
+        Number of hits for each query.
+    rerank : path-like, optional
+        A ``.npy`` file of the items' vectors in the order of the ids, to re-rank by; see
+        `keep_vectors`.
+    rerank_k : int, optional
+        Number of items to re-rank; see `CodeIndex.search`.
     chunk_size : int, default 8,192
-        Queries searched for at a time; not used where the source comes in chunks.
+        Number of queries in a batch; ignored if the source consists of chunks.
     overwrite : bool, default False
         Replace the file if it exists.
     client : distributed.Client, optional
-        Whose workers read queries and search; they must see the source and the index, which is then
-        given by its path, under the same paths.
+        Its workers read queries and search. They must see the source and the index under the same
+        paths; the index must then be a path.
     progress : callable, optional
         Called after each chunk with the number of queries done, their number (None: not known), and
         a text.
@@ -73,21 +87,21 @@ def search_table(
     Returns
     -------
     int
-        How many queries there were.
+        Number of queries.
 
     Raises
     ------
     InvalidInputError
-        There are no queries, the model and the index have other codebooks, or the file has another
-        ending.
+        There are no queries, the model and the index have different codebooks, or the extension of
+        the file is unknown.
     ViewError
-        Queries without the view, or that the model cannot project.
+        Queries lack the view, or the model cannot project it.
     FileExistsError
         The file exists, and `overwrite` is False.
     CorruptBundleError
         The index is damaged.
     ClusterError
-        The cluster cannot do the work, or has lost it.
+        The cluster failed or was lost.
 
     Examples
     --------
@@ -112,7 +126,8 @@ def search_table(
         _check_model(model, opened, view)
     chunked = chunk_source(source, chunk_size, client, progress)
     sent = opened if client is None else _paths_of(index)
-    work = partial(_answer, model if client is None else slim(model), sent, view, k)
+    how = {"k": k, "rerank": rerank and Path(rerank).absolute(), "rerank_k": rerank_k}
+    work = partial(_answer, model if client is None else slim(model), sent, view, how)
     with atomic_write(target) as file, _table(file, target.suffix) as write:
         for columns in chunked.map(work, "queries answered"):
             write(columns)
@@ -135,7 +150,7 @@ def _check_model(model: Any, index: CodeIndex, view: str | None) -> None:
 
 
 def _paths_of(index: Any) -> list[Path]:
-    """Return where workers open an index, or its shards."""
+    """Return the paths from which workers open an index or its shards."""
     is_one = isinstance(index, str | PathLike | CodeIndex)
     listed: list[Any] = [index] if is_one else list(index)
     if not all(isinstance(path, str | PathLike) for path in listed):
@@ -147,24 +162,30 @@ def _paths_of(index: Any) -> list[Path]:
 
 
 def _answer(
-    model: Any, index: Any, view: str | None, k: int, queries: MultiViewData, _: None
+    model: Any,
+    index: Any,
+    view: str | None,
+    how: dict[str, Any],
+    queries: MultiViewData,
+    _: None,
 ) -> dict[str, Any]:
-    """Return how many queries there are, and the columns of the table for them."""
+    """Return the number of queries, and the columns of their table."""
     if model is None:
         vectors = vectors_of(queries, view, "queries")
     else:
         view = view or ""
         check_view(queries, view, "queries")
         vectors = model.project(queries.views[view], view=view)
-    if not isinstance(index, CodeIndex):  # where ids were compared before they were sent here
-        index = CodeIndex.of_shards([CodeIndex.load(path) for path in index], check_ids=False)
-    columns = index.search(vectors, k)._columns()
+    if not isinstance(index, CodeIndex):  # ids were checked before the index was sent here
+        index = CodeIndex.from_shards([CodeIndex.load(path) for path in index], check_ids=False)
+    full = None if how["rerank"] is None else open_vectors(how["rerank"])
+    columns = index.search(vectors, **{**how, "rerank": full})._columns()
     return {**columns, "query": queries.ids[columns["query"]]}
 
 
 @contextmanager
 def _table(path: Path, suffix: str) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Yield a function that appends rows to a new file, given as columns."""
+    """Yield a function that appends columns of rows to a new file."""
     if suffix == ".csv":
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)

@@ -24,10 +24,9 @@ from acqh.serve.operations import Operation, openapi, routes
 from acqh.serve.schemas import error_response
 from acqh.serve.settings import Limits, Settings, Tokens, read_tokens
 from acqh.web import PAGE
-from acqh.web.originals import BROWSER_FORMATS
+from acqh.web.originals import ORIGINAL_TYPES
 
 _NO_CACHE = {"Cache-Control": "no-cache"}  # browsers keep files but ask whether they have changed
-_ORIGINALS = tuple(f"image/{name.lower()}" for name in BROWSER_FORMATS)
 
 
 def create_app(settings: Settings | None = None, *, limits: Limits | None = None) -> Starlette:
@@ -151,7 +150,7 @@ def _operations(handlers: Handlers, tokens: Tokens) -> list[Operation]:
         find("/browse", handlers.browse, body=schemas.Browse),
         item("/item", handlers.item, answer=schemas.Item),
         item("/item/thumbnail", handlers.thumbnail, answer=("image/webp",)),
-        item("/item/original", handlers.original, answer=_ORIGINALS),
+        item("/item/original", handlers.original, answer=ORIGINAL_TYPES),
         read("GET", "/labels", handlers.labels, answer=schemas.Labels),
         read("GET", "/map", handlers.map, answer=schemas.Map),
         read("GET", "/info", handlers.info, answer=schemas.Info),
@@ -163,5 +162,13 @@ def _operations(handlers: Handlers, tokens: Tokens) -> list[Operation]:
         *operations,
         add("/items", handlers.add, body=schemas.NewItems),
         add("/item", handlers.add_image, body=schemas.ImageItem, form="item"),
+        write(
+            "PATCH",
+            "/item",
+            handlers.annotate,
+            answer=schemas.Item,
+            has_id=True,
+            body=schemas.Annotation,
+        ),
         write("DELETE", "/item", handlers.remove, has_id=True, status=204),
     ]

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, get_args
@@ -17,23 +17,27 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
 
+from acqh._core.fields import DATE, KIND, TAG
 from acqh._core.imports import require
 from acqh.collection import Answer, Collection, Item
 from acqh.collection.types import Mode
-from acqh.encoders.images import image_formats, is_foreign, open_image
-from acqh.errors import AcqhError
+from acqh.encoders.images import image_formats, is_foreign, is_too_large, open_image
+from acqh.errors import AcqhError, CollectionError
 from acqh.serve import schemas
 from acqh.serve.live import Lane, Live
 from acqh.serve.metrics import METRICS_TYPE, Metrics
 from acqh.serve.settings import Limits, Settings
-from acqh.web.originals import BROWSER_FORMATS, file_of, name_of, original_of
-from acqh.web.overview import MapCache, examples_in
+from acqh.web.originals import BROWSER_FORMATS, file_of, name_of, original_of, to_jpeg
+from acqh.web.overview import as_rows, examples_in, make_map, most_frequent
 
 _LOG = logging.getLogger(__name__)
+# Age from which the map of a changed collection is computed again.
+_MAP_SECONDS = 300.0
 # Longest name on the map.
 _NAME_CHARS = 80
-# An image that can be decoded at reduced size may have this many times the pixels of another.
-_REDUCED = 4
+# Marks that people give items in the web interface: boolean fields.
+FLAGS = ("favourite", "hidden")
+_CACHED = {"Cache-Control": "private, max-age=60"}
 
 
 class Handlers:
@@ -48,9 +52,8 @@ class Handlers:
         self.writable = writable
         self.metrics = Metrics()
         self.live = Live(settings, limits, self.metrics)
-        self._maps = MapCache()
         self._examples: tuple[str, list[str]] = "", []  # of a generation
-        self._max_pixels = _REDUCED * settings.max_pixels
+        self._max_pixels = settings.max_pixels
         self._is_private = settings.is_private
 
     async def search(self, query: schemas.Query, uploads: Sequence[bytes] = ()) -> bytes:
@@ -67,6 +70,7 @@ class Handlers:
             images = [self._check_image(image) for image in (*map(_decode, inline), *uploads)]
             parts = dict(query) | {"image": images or None}
             parts["weights"] = _weights(query, bool(images), collection)
+            parts["language"] = query.language or self.settings.language
             answer = collection.search(**parts, max_pixels=self._max_pixels)
             self.metrics.count(answer)
             return self._answer(answer, collection, started)
@@ -92,21 +96,32 @@ class Handlers:
         """Return a map of items; the first request takes seconds."""
 
         def work(collection: Collection) -> bytes:
-            overview = self._maps.get(collection)
-            points = [
-                {
-                    "id": item.id,
-                    "name": (item.text or name_of(item))[:_NAME_CHARS],
-                    "x": round(x, 4),
-                    "y": round(y, 4),
-                    "label": item.labels[0] if item.labels else None,
-                    "thumbnail": self._address("thumbnail", item) if item.has_thumbnail else None,
-                }
-                for item, (x, y) in zip(overview.items, overview.positions.tolist(), strict=True)
-            ]
-            return _json({"points": points, "n_items": overview.n_items})
+            return self.live.shared.get(
+                "map",
+                collection.generation,
+                collection.revision,
+                _MAP_SECONDS,
+                lambda: self._make_map(collection),
+            )
 
         return await self.live.run(work, "map")
+
+    def _make_map(self, collection: Collection) -> bytes:
+        overview = make_map(collection)
+        points = [
+            {
+                "id": item.id,
+                "name": (item.text or name_of(item))[:_NAME_CHARS],
+                "x": round(x, 4),
+                "y": round(y, 4),
+                "label": item.labels[0] if item.labels else None,
+                "tag": next(iter(item.tags), None),
+                "thumbnail": self._addresses(item)["thumbnail"],
+            }
+            for item, (x, y) in zip(overview.items, overview.positions.tolist(), strict=True)
+            if item.fields.get("hidden") is not True
+        ]
+        return _json({"points": points, "n_items": overview.n_items})
 
     async def item(self, identifier: str) -> bytes:
         """Return an item."""
@@ -121,13 +136,15 @@ class Handlers:
         """Return an item's thumbnail."""
         content = await self.live.run(lambda collection: collection.thumbnail(identifier))
         tag = f'"{sha256(content).hexdigest()[:16]}"'
-        headers = {"ETag": tag, "Cache-Control": "private, max-age=60"}
-        return Response(content, headers=headers, media_type="image/webp")
+        return Response(content, headers={"ETag": tag} | _CACHED, media_type="image/webp")
 
     async def original(self, identifier: str) -> Response:
-        """Return an item's original image, if the server knows its folder."""
+        """Return an item's original image, if the server knows its folder.
 
-        def work(collection: Collection) -> tuple[Path, str]:
+        Formats that browsers do not show, such as HEIC and TIFF, are converted to JPEG.
+        """
+
+        def find(collection: Collection) -> tuple[Path, str | None]:
             item = collection.item(identifier)
             root, name = self._root_of(item), file_of(item)
             if root is None or name is None:
@@ -137,15 +154,23 @@ class Handlers:
             except FileNotFoundError as error:
                 raise HTTPException(404, str(error)) from None
 
-        path, kind = await self.live.run(work)
-        return FileResponse(path, media_type=kind, headers={"Cache-Control": "private, no-cache"})
+        path, kind = await self.live.run(find)
+        if kind is not None:
+            headers = {"Cache-Control": "private, no-cache"}
+            return FileResponse(path, media_type=kind, headers=headers)
+        content = await self.live.run(
+            lambda collection: to_jpeg(path, collection.settings.max_pixels), "image"
+        )
+        return Response(content, headers=_CACHED, media_type="image/jpeg")
 
     async def labels(self) -> bytes:
-        """Return all labels, the most frequent first."""
+        """Return labels, suggested tags and kinds, the most frequent first, and months."""
 
         def work(collection: Collection) -> bytes:
-            ordered = sorted(collection.labels().items(), key=lambda pair: (-pair[1], pair[0]))
-            return _json({"labels": [{"name": name, "count": count} for name, count in ordered]})
+            facets = collection.facets()
+            counts = {"labels": collection.labels(), "tags": facets[TAG], "kinds": facets[KIND]}
+            ordered = {name: most_frequent(values) for name, values in counts.items()}
+            return _json(ordered | {"months": as_rows(facets[DATE].items())})
 
         return await self.live.run(work)
 
@@ -154,7 +179,7 @@ class Handlers:
         limits = {
             "max_body_bytes": self.limits.max_body_bytes,
             "max_json_bytes": self.limits.max_json_bytes,
-            "max_pixels": self.settings.max_pixels,
+            "max_megapixels": self.settings.max_megapixels,
             "max_text_chars": schemas.MAX_TEXT_CHARS,
             "max_k": schemas.MAX_K,
         }
@@ -172,6 +197,7 @@ class Handlers:
                     "examples": self.settings.examples or self._examples[1],
                     "limits": limits,
                     "writable": self.writable,
+                    "flags": {name: _count(collection, name) for name in FLAGS},
                 }
             )
 
@@ -214,6 +240,20 @@ class Handlers:
         lane: Lane = "image" if has_image else "quick"
         return await self.live.run(work, lane, changes=True)
 
+    async def annotate(self, identifier: str, new: schemas.Annotation) -> bytes:
+        """Set the caption, labels or fields of an item, and return the item."""
+
+        def work(collection: Collection) -> bytes:
+            collection.item(identifier)  # raises MissingItemError
+            values = {name: value for name, value in new if value is not None}
+            report = collection.annotate(Item(id=identifier, **values))
+            for _, reason in report.skipped:
+                raise HTTPException(422, reason)
+            item = collection.item(identifier)
+            return _json(item.to_dict() | self._addresses(item))
+
+        return await self.live.run(work, changes=True)
+
     async def remove(self, identifier: str) -> Response:
         """Remove an item."""
 
@@ -253,27 +293,23 @@ class Handlers:
     def _addresses(self, item: Item) -> dict[str, str | None]:
         """Return an item's name, its file, and the addresses of its images."""
         file, has_original = file_of(item), self._root_of(item) is not None
+        prefix, query = f"{self.settings.root_path}/item", f"?id={_quoted(item.id)}"
         return {
             "name": name_of(item),
             "file": file,
-            "thumbnail": self._address("thumbnail", item) if item.has_thumbnail else None,
-            "original": self._address("original", item) if file and has_original else None,
+            "thumbnail": f"{prefix}/thumbnail{query}" if item.has_thumbnail else None,
+            "original": f"{prefix}/original{query}" if file and has_original else None,
         }
-
-    def _address(self, kind: str, item: Item) -> str:
-        return f"{self.settings.root_path}/item/{kind}?id={quote(item.id, safe='')}"
 
     def _check_image(self, content: bytes) -> bytes:
         """Return an image if its header can be read and has few enough pixels."""
-        images, most = require("PIL.Image"), self.settings.max_pixels
+        images, most = require("PIL.Image"), self._max_pixels
         # Photos of phones are accepted, too, if their decoder is installed.
         formats = [name for name in image_formats() if name in (*BROWSER_FORMATS, "HEIF")]
         too_large = HTTPException(413, f"the image has more than {most:,} pixels; send fewer")
         try:
             with open_image(content, formats) as image:
-                width, height = image.size
-                # Decoded at reduced size; but a progressive one is decoded whole.
-                is_reduced = image.format == "JPEG" and not image.info.get("progressive")
+                is_large = is_too_large(image, most)
         except images.DecompressionBombError:
             raise too_large from None
         except Exception:  # damaged bytes make decoders raise anything
@@ -281,12 +317,21 @@ class Handlers:
             if is_foreign(content):
                 detail = "image: HEIC needs pillow-heif on the server; send it as JPEG"
             raise HTTPException(422, detail) from None
-        if width * height > (_REDUCED if is_reduced else 1) * most:
+        if is_large:
             raise too_large
         return content
 
 
+_quoted = lru_cache(4_096)(partial(quote, safe=""))
 _json: Callable[[Any], bytes] = partial(to_json, inf_nan_mode="null")
+
+
+def _count(collection: Collection, flag: str) -> int:
+    """Return the number of items with a flag."""
+    try:
+        return collection.browse(where={flag: True}, k=1).n_candidates
+    except CollectionError:
+        return 0  # no item has such a field
 
 
 def _decode(text: str) -> bytes:

@@ -22,6 +22,7 @@ SECURITY_HEADERS = {
     # Files of the web interface and images that users drop there, nothing inline or external.
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
+        "media-src 'self' blob:; "
         "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -53,7 +54,7 @@ MAX_HEADER_BYTES = 2**16
 # An unread body is discarded for this long, or up to this many times the longest allowed.
 _LINGER_SECONDS, _DISCARD = 2.0, 4
 # Others are counted together: clients can make up as many as they like.
-_METHODS = frozenset({"GET", "HEAD", "POST", "DELETE"})
+_METHODS = frozenset({"GET", "HEAD", "POST", "PATCH", "DELETE"})
 
 # Not a status of HTTP, but counted as one if a client hung up before an answer.
 _CLIENT_GONE = 499

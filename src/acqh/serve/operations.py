@@ -57,18 +57,18 @@ class Operation:
         return answer
 
     async def _arguments(self, request: Request) -> tuple[Any, ...]:
+        ids: tuple[str, ...] = ()
         if self.has_id:
-            identifier = request.query_params.get("id", "")
-            if not 0 < len(identifier) <= MAX_ID_CHARACTERS:
+            ids = (request.query_params.get("id", ""),)
+            if not 0 < len(ids[0]) <= MAX_ID_CHARACTERS:
                 raise HTTPException(422, f"id: send 1 to {MAX_ID_CHARACTERS:,} characters")
-            return (identifier,)
         if self.body is None:
-            return ()
+            return ids
         media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media_type != (FORM if self.form else JSON):
             raise HTTPException(415, f"set Content-Type to {FORM if self.form else JSON}")
         if not self.form:
-            return (parse(self.body, await request.body()),)
+            return *ids, parse(self.body, await request.body())
         async with request.form() as form:
             images, text = form.getlist("image"), form.get(self.form, "{}")
             files = [image for image in images if isinstance(image, UploadFile)]
@@ -79,7 +79,7 @@ class Operation:
                 raise HTTPException(422, detail)
             # A browser sends an empty file if none was chosen.
             contents = [content for file in files if (content := await file.read())]
-            return parse(self.body, text), contents
+            return *ids, parse(self.body, text), contents
 
     def to_openapi(self) -> dict[str, Any]:
         """Return the operation in OpenAPI."""

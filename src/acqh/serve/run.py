@@ -1,6 +1,7 @@
 """`run`: the server, in one process or in several that share a listening socket."""
 
 import asyncio
+import gc
 import logging
 import multiprocessing
 import os
@@ -18,7 +19,6 @@ from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from acqh.serve.app import create_app
 from acqh.serve.connections import Connection, Connections
@@ -28,6 +28,10 @@ from acqh.serve.settings import Limits, Settings
 _LOG = logging.getLogger(__name__)
 _QUEUE = 128  # connections that wait to be accepted
 _SWITCH_SECONDS = 5e-4
+_POLL_SECONDS = 0.01
+# A worker leaves a new connection to one with fewer for at most this long, which may be busy.
+_DEFER_SECONDS = 0.02
+_NOT_SERVING = 2**30  # count of connections of a worker that accepts none
 # A worker that ends sooner than this after its start is started again after as long.
 _MIN_SECONDS = 2.0
 Announce = Callable[[str], object]
@@ -60,7 +64,7 @@ def run(settings: Settings, announce: Announce = lambda _: None) -> None:
     with listen(settings) as listening:
         on_ready = partial(announce, address_of(listening))
         if settings.workers == 1:
-            _serve(settings, listening, settings.limits, on_ready)
+            _serve(settings, Listener(listening), settings.limits, on_ready)
         else:
             _Supervisor(settings, listening).run(on_ready)
 
@@ -92,49 +96,91 @@ def address_of(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
-class Server(uvicorn.Server):
-    """uvicorn's server with limits on connections; calls `ready` when it accepts them.
+class Listener(socket.socket):
+    """A listening socket that workers share: the one with the fewest connections accepts the next.
+
+    `counts`: connections of each worker, in memory that all of them share; `position`: of this one.
+    """
+
+    def __init__(self, listening: socket.socket, counts: Any = None, position: int = 0) -> None:
+        kind = listening.family, listening.type, listening.proto
+        super().__init__(*kind, fileno=listening.detach())
+        self._counts = [0] if counts is None else counts
+        self._position = position
+        self._waits_since: float | None = None
+
+    def listen(self, backlog: int = _QUEUE) -> None:  # noqa: ARG002
+        """Listen; the queue may be longer than what an event loop accepts at once."""
+        super().listen(_QUEUE)
+        self._counts[self._position] = 0
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection, or raise BlockingIOError to leave it to another worker."""
+        now = time.monotonic()
+        if self._counts[self._position] > min(self._counts):
+            self._waits_since = self._waits_since or now
+            if now - self._waits_since < _DEFER_SECONDS:
+                raise BlockingIOError
+        self._waits_since = None
+        accepted = super().accept()
+        self._counts[self._position] += 1
+        return accepted
+
+    def forget(self) -> None:
+        """Count one connection less."""
+        self._counts[self._position] -= 1
+
+
+class Server:
+    """uvicorn with limits on connections, by its public interface: `Config` and `Server.serve`.
 
     `burst`: most connections that are accepted at once; 1 leaves the others to other workers.
     """
 
     def __init__(
-        self, app: Starlette, limits: Limits, ready: Callable[[], object], burst: int | None = None
+        self, app: Starlette, limits: Limits, listener: Listener, burst: int | None = None
     ) -> None:
-        self.connections = connections = Connections(app, limits)
-
-        def protocol(**options: Any) -> Connection:
-            return Connection(connections, HttpToolsProtocol(**options))
-
-        super().__init__(
-            uvicorn.Config(
-                connections,
-                http=protocol,  # type: ignore[arg-type]
-                backlog=burst or connections.burst,
-                ws="none",
-                lifespan="on",
-                access_log=False,
-                log_config=None,  # left to the program that runs the server
-                log_level="error",  # without malformed requests
-                server_header=False,
-                proxy_headers=False,
-                timeout_graceful_shutdown=max(1, round(limits.max_work_seconds)),
-            )
+        self.connections = connections = Connections(app, limits, listener.forget)
+        self._listener = listener
+        config = uvicorn.Config(
+            connections,
+            http="httptools",
+            backlog=burst or connections.burst,
+            ws="none",
+            lifespan="on",
+            access_log=False,
+            log_config=None,  # left to the program that runs the server
+            log_level="error",  # without malformed requests
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=max(1, round(limits.max_work_seconds)),
         )
-        self._ready = ready
+        config.load()
+        protocol: Any = config.http_protocol_class
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then call `ready`."""
-        await super().startup(sockets)
-        if self.started and sockets:
-            for listening in sockets:  # the queue may be longer than what is accepted at once
-                listening.listen(_QUEUE)
-            self._ready()
+        def connection(**options: Any) -> Connection:
+            return Connection(connections, protocol(**options))
+
+        config.http_protocol_class = connection  # type: ignore[assignment]
+        self._uvicorn = uvicorn.Server(config)
+
+    async def serve(self, ready: Callable[[], object]) -> None:
+        """Serve until `stop` or a signal; call `ready` when connections are accepted."""
+        serving = asyncio.ensure_future(self._uvicorn.serve([self._listener]))
+        while not self._uvicorn.started and not serving.done():
+            await asyncio.sleep(_POLL_SECONDS)
+        if self._uvicorn.started:
+            ready()
+        await serving
+
+    def stop(self) -> None:
+        """Finish the requests in progress and stop; may be called from any thread."""
+        self._uvicorn.should_exit = True
 
 
 def _serve(
     settings: Settings,
-    listening: socket.socket,
+    listener: Listener,
     limits: Limits,
     ready: Callable[[], object],
     burst: int | None = None,
@@ -143,14 +189,19 @@ def _serve(
     # The event loop waits no longer for a thread that searches than most of it takes.
     sys.setswitchinterval(_SWITCH_SECONDS)
     app = create_app(settings, limits=limits)
+    gc.collect()
+    gc.freeze()  # imports alone made a collection of all objects stall every request for 0.1 s
 
     async def serve() -> None:
         if hasattr(signal, "SIGHUP"):
             reload_soon = app.state.live.reload_soon
             asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload_soon)
-        await Server(app, limits, ready, burst).serve([listening])
+        await Server(app, limits, listener, burst).serve(ready)
 
-    asyncio.run(serve())
+    try:
+        asyncio.run(serve())
+    finally:
+        gc.unfreeze()
 
 
 class _Supervisor:
@@ -161,23 +212,26 @@ class _Supervisor:
         self._listening = listening
         self._limits = settings.limits.divided(settings.workers)
         self._spawn = multiprocessing.get_context("spawn")
+        self._counts = self._spawn.RawArray("i", [_NOT_SERVING] * settings.workers)
         self._started: dict[Any, float] = {}  # processes, and when they were started
         self._serving: set[Any] = set()
         self._is_stopping = False
 
     def run(self, announce: Callable[[], object]) -> None:
         """Serve until a signal ends it; raise the error of a worker that cannot start."""
-        with tempfile.TemporaryDirectory(prefix="acqh-metrics-") as folder:
-            os.environ[FOLDER] = folder
+        with tempfile.TemporaryDirectory(prefix="acqh-workers-") as folder:
+            # Workers have as many threads as there are cores: BLAS needs none of its own.
+            environment = {FOLDER: folder} | {name: "1" for name in _BLAS if name not in os.environ}
+            os.environ.update(environment)
             before = {name: signal.signal(name, self._stop) for name in _ENDING}
             if hasattr(signal, "SIGHUP"):
                 before[signal.SIGHUP] = signal.signal(signal.SIGHUP, self._reload)
             try:
-                self._start()
+                self._start(0)
                 if not self._is_stopping:
                     announce()
-                for _ in range(1, self._settings.workers):
-                    self._start()
+                for position in range(1, self._settings.workers):
+                    self._start(position)
                 _LOG.info("%d workers are serving", len(self._serving))
                 while not self._is_stopping:
                     self._replace_dead()
@@ -188,14 +242,17 @@ class _Supervisor:
                     process.join()
                 for name, handler in before.items():
                     signal.signal(name, handler)
-                del os.environ[FOLDER]
+                for variable in environment:
+                    del os.environ[variable]
 
-    def _start(self) -> None:
+    def _start(self, position: int) -> None:
         """Start a worker, and wait until it accepts connections."""
         receiver, sender = self._spawn.Pipe()
         level = logging.getLogger().getEffectiveLevel()
-        arguments = self._settings, self._listening, self._limits, sender, level
+        listening = self._listening, self._counts, position
+        arguments = self._settings, listening, self._limits, sender, level
         process = self._spawn.Process(target=_work, args=arguments, daemon=True)
+        process.name = str(position)
         # Ctrl-C reaches workers too, which inherit that it is ignored: the supervisor ends them.
         handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
@@ -221,12 +278,14 @@ class _Supervisor:
             lived = time.monotonic() - self._started.pop(process)
             self._serving.discard(process)
             mark_dead(process.pid)
+            position = int(process.name)
+            self._counts[position] = _NOT_SERVING
             if self._is_stopping:
                 return
             _LOG.error("worker %d ended (status %s); it is replaced", process.pid, process.exitcode)
             time.sleep(max(0.0, _MIN_SECONDS - lived))
             try:
-                self._start()
+                self._start(position)
             except Exception as error:
                 _LOG.error("a worker cannot be started: %s", error)
 
@@ -240,12 +299,17 @@ class _Supervisor:
 
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)
+_BLAS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 def _work(
-    settings: Settings, listening: socket.socket, limits: Limits, pipe: Pipe, level: int
+    settings: Settings,
+    listening: tuple[socket.socket, Any, int],
+    limits: Limits,
+    pipe: Pipe,
+    level: int,
 ) -> None:
-    """Serve in a worker process until the supervisor ends."""
+    """Serve in a worker process until the supervisor ends. `listening`: see `Listener`."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=level)
     parent = multiprocessing.parent_process()
 
@@ -255,7 +319,7 @@ def _work(
 
     threading.Thread(target=end_with_parent, daemon=True).start()
     try:
-        _serve(settings, listening, limits, partial(pipe.send, None), burst=1)
+        _serve(settings, Listener(*listening), limits, partial(pipe.send, None), burst=1)
     except Exception as error:
         pipe.send(error)
         raise SystemExit(1) from None

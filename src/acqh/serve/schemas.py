@@ -19,6 +19,7 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from acqh._core.languages import Language
 from acqh.collection import types
 from acqh.collection.types import MAX_ID_CHARACTERS, MAX_NAME_CHARACTERS, Mode
 
@@ -43,6 +44,7 @@ Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME_CHARACTERS)]
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID_CHARACTERS)]
 # Names of fields or, in a filter, the word label; the collection rejects others.
 _KEYS: dict[str, Any] = {"minLength": 1, "maxLength": MAX_NAME_CHARACTERS}
+_FIELD_NAMES = {**_KEYS, "not": {"enum": ["label", "labels"]}}
 # Whole numbers as SQLite holds them.
 Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Value = Annotated[str, Field(max_length=MAX_NAME_CHARACTERS)] | bool | Int64 | float
@@ -51,8 +53,9 @@ Where = Annotated[
     dict[Name, Value | Values],
     Field(
         max_length=_MAX_CONDITIONS,
-        description="All conditions must hold: all of several labels, one of several values.",
-        examples=[{"label": "dog"}],
+        description="All conditions must hold: all of several labels, one of several values. Names "
+        "may end in an operator: !=, <, <=, >, >= or ~ (contains). Detected: date, kind, tag.",
+        examples=[{"label": "dog"}, {"date>=": "2023-01", "kind": "photo"}],
         json_schema_extra={"propertyNames": _KEYS},
     ),
 ]
@@ -120,10 +123,16 @@ class Query(_Request):
     )
     where: Where | None = None
     k: int = Field(default=10, ge=1, le=MAX_K, description="Number of hits.")
+    dates: bool = Field(
+        default=True, description='Understand dates such as "march 2022" in the text as a filter.'
+    )
     explain: bool = Field(default=False, description="Also return the parts of each score.")
     mode: Mode = Field(
         default="hybrid",
         description="Search a text by keywords, by semantic similarity, or by both.",
+    )
+    language: Language | None = Field(
+        default=None, description="Language of the text. Default: that of the server."
     )
 
 
@@ -139,7 +148,7 @@ class Browse(_Request):
     where: Where | None = None
     k: int = Field(default=10, ge=1, le=MAX_K, description="Number of items.")
     offset: int = Field(default=0, ge=0, lt=2**31, description="Number of items to skip.")
-    order: Name | None = Field(default=None, description="A field to sort by.")
+    order: Name | None = Field(default=None, description="A field to sort by, or date.")
     descending: bool = Field(default=False, description="Largest values first.")
 
 
@@ -159,7 +168,7 @@ class NewItem(_Request):
     fields: dict[Name, Value | None] = Field(
         default_factory=dict,
         max_length=_MAX_COLUMNS,
-        json_schema_extra={"propertyNames": {**_KEYS, "not": {"enum": ["label", "labels"]}}},
+        json_schema_extra={"propertyNames": _FIELD_NAMES},
     )
 
 
@@ -174,6 +183,19 @@ class NewItems(_Request):
 
     items: Annotated[list[NewItem], FailFast()] = Field(min_length=1, max_length=MAX_ITEMS)
     replace: bool = Field(default=False, description="Replace items that have these ids.")
+
+
+class Annotation(_Request):
+    """New metadata of an item; what is missing stays as it is."""
+
+    text: str | None = Field(default=None, max_length=MAX_TEXT_CHARS, description="The caption.")
+    labels: list[Name] | None = Field(default=None, max_length=_MAX_LABELS)
+    fields: dict[Name, Value | None] = Field(
+        default_factory=dict,
+        max_length=_MAX_COLUMNS,
+        description="Fields to set; null removes one.",
+        json_schema_extra={"propertyNames": _FIELD_NAMES},
+    )
 
 
 # --- answers -------------------------------------------------------------------------------------
@@ -211,24 +233,27 @@ Answer = _derived(
     types.Answer((), 0, 0, 0, {}),
     hits=[Hit],
     explanation=_answer("Explanation", **_TABLES) | None,
+    filters=[_answer("TextFilter", text=str, where=dict[str, str])],
+    ignored=[str],
     bytes_per_item=float,
 )
-_POINT = {"id": str, "name": str, "x": float, "y": float, "label": str | None}
+_POINT = {"id": str, "name": str, "x": float, "y": float, "label": str | None, "tag": str | None}
 _MapPoint = _answer("MapPoint", **_POINT, thumbnail=str | None)
 Map = _answer("Map", points=[_MapPoint], n_items=int)
 Added = _answer("Added", ids=[str], skipped=[_answer("Skipped", where=str, why=str)])
-Labels = _answer("Labels", labels=[_answer("Label", name=str, count=int)])
+_Label = _answer("Label", name=str, count=int)
+Labels = _answer("Labels", labels=[_Label], tags=[_Label], kinds=[_Label], months=[_Label])
 Health = _answer("Health", status=Literal["ok"])
 Readiness = _answer("Readiness", status=Literal["ready", "stale"], detail=str)
 ErrorResponse = _answer("ErrorResponse", type=str, title=str, status=int, detail=str)
 
 
-_SERVED = {"name": str, "modes": [str], "examples": [str], "limits": dict[str, int]}
+_SERVED = {"name": str, "modes": [str], "examples": [str], "limits": dict[str, float]}
 # Without the folders of the machine.
 _FACTS = {
     name: kind for name, kind in get_type_hints(types.CollectionInfo).items() if name != "folders"
 }
-Info = _answer("Info", **_FACTS, **_SERVED, writable=bool)
+Info = _answer("Info", **_FACTS, **_SERVED, writable=bool, flags=dict[str, int])
 
 
 # --- errors --------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from acqh._core.languages import Language
 from acqh.errors import InvalidInputError
 
 _MIN_CHARS = 16
@@ -49,6 +50,9 @@ class Settings(BaseSettings):
     query_encoder : {"default", "fast"}
         Encoder of query texts. "default": that of the collection. "fast": static token embeddings
         in place of MiniLM, which take microseconds and have a little less recall.
+    language : str
+        Language of query texts as an ISO 639-1 code, such as "de". "auto" detects texts that are
+        not English. All but English need the extra ``languages``. Default: "auto".
     n_threads : int
         Threads that search in each worker; images have as many of their own. Default: one per
         core, at most 4, divided by `workers`.
@@ -75,6 +79,7 @@ class Settings(BaseSettings):
     examples: list[str] = Field(default_factory=list)
     max_megapixels: float = Field(default=16.0, gt=0, allow_inf_nan=False)
     query_encoder: Literal["default", "fast"] = "default"
+    language: Language = "auto"
     workers: int = Field(default_factory=lambda: _FEW, ge=1)
     n_threads: int = Field(default_factory=lambda data: -(-_FEW // data.get("workers", 1)), ge=1)
 
@@ -168,8 +173,7 @@ def read_tokens(settings: Settings) -> Tokens:
     if not settings.is_loopback and settings.token_file is None:
         raise InvalidInputError(
             f"serving on {settings.host} lets other machines in, and no token guards the "
-            f"collection; make one with {_HOW_TO_MAKE} > token.txt and give "
-            "--token-file token.txt, or serve on 127.0.0.1"
+            "collection; pass --token to make one, or --token-file FILE, or serve on 127.0.0.1"
         )
     return Tokens(_read(settings.token_file), _read(settings.write_token_file))
 

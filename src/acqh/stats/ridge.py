@@ -242,7 +242,8 @@ class Regression:
     Examples
     --------
     >>> from acqh.stats import Statistics
-    >>> stats = Statistics.of({"image": np.array([[0.0], [1.0]])}, np.eye(2, dtype=np.uint8))
+    >>> views, labels = {"image": np.array([[0.0], [1.0]])}, np.eye(2, dtype=np.uint8)
+    >>> stats = Statistics.from_views(views, labels)
     >>> regression = regress(stats.views["image"], np.array([[3.0], [5.0]]), 0.0)
     >>> regression.intercept, regression.ridge
     (array([3.]), 0.0)
@@ -291,7 +292,8 @@ def regress(
     Examples
     --------
     >>> from acqh.stats import Statistics
-    >>> stats = Statistics.of({"image": np.array([[0.0], [1.0]])}, np.eye(2, dtype=np.uint8))
+    >>> views, labels = {"image": np.array([[0.0], [1.0]])}, np.eye(2, dtype=np.uint8)
+    >>> stats = Statistics.from_views(views, labels)
     >>> regression = regress(stats.views["image"], np.array([[3.0], [5.0]]), 0.0)
     >>> regression.coefficients, regression.intercept
     (array([[2.]]), array([3.]))

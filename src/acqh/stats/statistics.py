@@ -53,8 +53,8 @@ class Statistics:
 
     Examples
     --------
-    >>> a = Statistics.of({"image": np.eye(2)}, np.eye(2))
-    >>> b = Statistics.of({"image": np.ones((1, 2))}, np.array([[0, 1]]))
+    >>> a = Statistics.from_views({"image": np.eye(2)}, np.eye(2))
+    >>> b = Statistics.from_views({"image": np.ones((1, 2))}, np.array([[0, 1]]))
     >>> (a + b).counts
     array([1., 2.])
     >>> (a + b - b).views["image"].gram
@@ -81,7 +81,7 @@ class Statistics:
         self._samples: list[RowSample] = []
 
     @classmethod
-    def of(
+    def from_views(
         cls,
         views: Mapping[str, Matrix],
         labels: Matrix | None,

@@ -1,13 +1,14 @@
 """A map of a collection by similarity, and examples of queries."""
 
-import threading
-import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
+from acqh._core.fields import TAG
 from acqh.collection import Collection, Item
 from acqh.collection.types import CONFIDENT
 
@@ -17,8 +18,6 @@ MOST_POINTS = 5_000
 _LANDMARKS = 800
 _ITERATIONS = 500
 _NEIGHBOURS = 3
-# Seconds after which the map of a changed collection is recomputed.
-_KEPT_SECONDS = 300.0
 # Share of the map's width by which items of the same code are spread.
 _SPREAD = 0.012
 _GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
@@ -40,27 +39,6 @@ class CollectionMap:
     items: list[Item]
     positions: Floats  # (n_points, 2) float32: between 0 and 1
     n_items: int  # in the collection; `items` are an even sample of them
-
-
-class MapCache:
-    """Map of the current generation; recomputed some time after a change."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._entry: tuple[str, int, float, CollectionMap] | None = None
-
-    def get(self, collection: Collection) -> CollectionMap:
-        """Return the map of a collection; computing it may take seconds."""
-        generation_now, revision_now = collection.generation, collection.revision
-        with self._lock:
-            if self._entry is not None:
-                generation, revision, computed, cached = self._entry
-                is_fresh = revision == revision_now or time.monotonic() - computed < _KEPT_SECONDS
-                if generation == generation_now and is_fresh:
-                    return cached
-            new_map = make_map(collection)
-            self._entry = generation_now, revision_now, time.monotonic(), new_map
-            return new_map
 
 
 def make_map(collection: Collection, most: int = MOST_POINTS) -> CollectionMap:
@@ -140,15 +118,33 @@ def _scaled(positions: Floats) -> Floats:
     return np.asarray((positions - (low + high) / 2) / width + 0.5, dtype=np.float32)
 
 
-def examples_in(collection: Collection) -> list[str]:
-    """Return subjects with confident matches in a collection of images without captions.
+def most_frequent(counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return names with their counts as JSON, the most frequent first.
 
-    The most confident come first. It takes a second or two. The list is empty if the collection
-    has captions or cannot encode texts.
+    Examples
+    --------
+    >>> most_frequent({"cat": 1, "dog": 2})
+    [{'name': 'dog', 'count': 2}, {'name': 'cat', 'count': 1}]
+    """
+    return as_rows(sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def as_rows(counts: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
+    """Return names with their counts as JSON."""
+    return [{"name": name, "count": count} for name, count in counts]
+
+
+def examples_in(collection: Collection) -> list[str]:
+    """Return the most frequent suggested tags or, without tags, subjects with confident matches.
+
+    The subjects are for images without captions, and take a second or two. The list is empty if
+    the collection has captions or cannot encode texts.
     """
     info = collection.info()
     if set(info.encoded_from) != {"image"} or "text" not in info.encoders:
         return []
+    if len(tags := most_frequent(collection.facets()[TAG])) >= _FEW:
+        return [tag["name"] for tag in tags[:_MOST]]
     matches = {}
     for subject in _SUBJECTS:
         hits = collection.search(text=subject, k=_FEW, mode="semantic").hits

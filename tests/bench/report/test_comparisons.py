@@ -17,12 +17,12 @@ def first_column(table):
 def test_a_value_is_the_mean_and_deviation_over_seeds(written):
     for seed, value in enumerate([0.3, 0.4, 0.8]):
         written.add("dch", ap=[value], seed=seed)
-    (made,) = compare(load_results(written.path))
-    entry = first_column(made.tables[0])["dch"]
+    (comparisons,) = compare(load_results(written.path))
+    entry = first_column(comparisons.tables[0])["dch"]
     assert entry.summary.mean == pytest.approx(0.5)
     assert entry.summary.std == pytest.approx(np.std([0.3, 0.4, 0.8], ddof=1))
     assert entry.summary.n == 3
-    assert [table.quantity.column for table in made.tables] == [
+    assert [table.quantity.column for table in comparisons.tables] == [
         "map_all", "map_50", "map_100", "fit_seconds", "query_seconds",
     ]  # fmt: skip
 
@@ -47,7 +47,7 @@ def test_less_time_is_better(written):
     assert len(times.columns) == 1
 
 
-def test_a_method_without_a_choice_of_size_fills_all_columns_and_says_its_bytes(written):
+def test_a_method_of_fixed_size_fills_all_columns_and_shows_its_bytes(written):
     for n_bytes in (1, 4):
         written.add("dch", params={"n_bits": 8 * n_bytes}, bytes_requested=n_bytes)
     written.add("label-ridge", params={}, bytes_requested=1, row={"bytes_per_item": 40})
@@ -58,7 +58,7 @@ def test_a_method_without_a_choice_of_size_fills_all_columns_and_says_its_bytes(
     assert "40 bytes per item in every column" in table.marks[trivial.marks[0]]
 
 
-def test_fewer_bytes_than_asked_are_marked(written):
+def test_fewer_bytes_than_requested_are_marked(written):
     written.add("qch", bytes_requested=16, row={"bytes_per_item": 2})
     written.add("dch", bytes_requested=16, row={"bytes_per_item": 16})
     table = compare(load_results(written.path))[0].tables[0]
@@ -82,11 +82,13 @@ def test_an_unlabelled_database_has_a_table_for_each_way_to_encode_it(written):
         written.add("dch", protocol="unlabelled", database=database)
     written.add("dch")
     written.add("cvh", database="single")
-    made = compare(load_results(written.path))
-    assert {comparison.name for comparison in made} == {
+    comparisons = compare(load_results(written.path))
+    assert {comparison.name for comparison in comparisons} == {
         "fair-wiki-unlabelled-single", "fair-wiki-unlabelled-fused", "fair-wiki-labelled",
     }  # fmt: skip
-    labelled = next(made for made in made if made.name == "fair-wiki-labelled").tables[0]
+    labelled = next(
+        comparisons for comparisons in comparisons if comparisons.name == "fair-wiki-labelled"
+    ).tables[0]
     assert labelled.names == ["method", "encoded from"]
     assert {row.encoded_from for row in labelled.rows} == {"labels", "searched view"}
 
@@ -104,7 +106,7 @@ def test_verdicts_are_those_of_a_paired_test_against_the_best_baseline(written):
     assert first_column(table)["acqh"].p_value == pytest.approx(4e-4)
 
 
-def test_verdicts_pool_the_seeds_both_were_run_on_and_skip_empty_queries(written):
+def test_verdicts_pool_common_seeds_and_skip_queries_without_relevant_items(written):
     rng = np.random.default_rng(1)
     first, second = rng.uniform(size=(2, 2, 200))
     first[0, 3] = np.nan

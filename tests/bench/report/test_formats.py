@@ -33,7 +33,7 @@ def test_csv_has_a_line_for_each_value_and_loses_no_digit(table):
         line = by_name[row.label, "image → text"]
         assert float(line["mean"]) == row.entries[0].summary.mean
         assert line["verdict"] == (row.entries[0].verdict or "")
-        assert line["encoded_from"] == row.encoded_from
+        assert (line["encoded_from"], line["follows"]) == (row.encoded_from, row.follows)
 
 
 def test_latex_has_as_many_values_in_every_line_and_balanced_braces(table):
@@ -49,10 +49,10 @@ def test_latex_has_as_many_values_in_every_line_and_balanced_braces(table):
     assert plain.isascii() or "·" in plain
 
 
-def test_latex_shows_best_second_trivial_baselines_and_what_must_be_said(table):
+def test_latex_shows_best_and_second_results_trivial_baselines_and_notes(table):
     latex = to_latex(table)
-    assert r"acqh-paper & labels & \textbf{0.505}\,{\scriptsize$\pm$\,0.007}" in latex
-    assert r"dch & labels & \underline{0.405}" in latex
+    assert r"acqh-paper & labels & paper & \textbf{0.505}\,{\scriptsize$\pm$\,0.007}" in latex
+    assert r"dch & labels & paper & \underline{0.405}" in latex
     assert re.search(r"\\midrule\nrandom.* & searched view", latex)
     for phrase in ("ties in expectation", "cut-off all", "seeds 0, 1", "within the cut-off"):
         assert phrase in latex
@@ -62,7 +62,7 @@ def test_markdown_has_as_many_values_in_every_line_and_marks_the_best(table):
     lines = to_markdown(table).splitlines()
     bars = {len(re.findall(r"(?<!\\)\|", line)) for line in lines}
     assert bars == {len(table.names) + len(table.columns) + 1}
-    assert lines[2].startswith("| acqh-paper | labels | **0.505** |")
+    assert lines[2].startswith("| acqh-paper | labels | paper | **0.505** |")
     assert lines[-1].startswith("| *random* | searched view |")
 
 

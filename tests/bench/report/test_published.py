@@ -1,4 +1,4 @@
-"""Every expectation here was read off the paper by eye, apart from the file that is tested."""
+"""Published results. Every expected value was read off the paper by eye."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def table(number, dataset, direction=None):
     )
 
 
-def test_there_are_five_tables_of_seven_methods_and_five_lengths():
+def test_five_tables_have_seven_methods_and_five_lengths():
     paper = PAPER
     assert len(paper["tables"]) == 12
     assert tuple(paper["n_components"]) == BITS
@@ -64,7 +64,7 @@ def test_rows_are_as_printed(number, dataset, direction, method, figures):
         (5, "nuswide10", "text->image", 423.0625),
     ],
 )
-def test_figures_of_a_table_sum_to_what_the_printed_ones_do(number, dataset, direction, total):
+def test_results_of_a_table_have_the_printed_sum(number, dataset, direction, total):
     entry = table(number, dataset, direction)
     assert sum(sum(row) for row in entry["rows"].values()) == pytest.approx(total, abs=1e-9)
 
@@ -88,7 +88,7 @@ def test_the_mean_lead_over_gsph_is_the_one_the_papers_text_gives(
     assert 100 * lead == pytest.approx(per_cent, abs=0.0051)
 
 
-def test_figures_are_found_by_our_names():
+def test_published_results_are_found_by_registered_names():
     assert paper_result("map", "wiki", "dcmh-discrete", 64, "image->text") == 0.1266
     assert paper_result("map", "wiki", "acqh", 8, "text->image") == 0.6898
     assert paper_result("fit_seconds", "nuswide10", "adch", 16, "text->image") == 22.5178
@@ -96,7 +96,7 @@ def test_figures_are_found_by_our_names():
     assert paper_result("query_seconds", "mirflickr25k", "gsph", 128, "image->text") == 1.2874
 
 
-def test_what_is_not_printed_is_none():
+def test_results_missing_from_print_are_none():
     assert paper_result("map", "wiki", "label-ridge", 32, "image->text") is None
     assert paper_result("map", "emoji", "acqh", 32, "image->text") is None
     assert paper_result("map", "wiki", "acqh", 24, "image->text") is None

@@ -13,7 +13,7 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 
 @pytest.fixture(scope="module")
-def made(bench_folder, tmp_path_factory):
+def report(bench_folder, tmp_path_factory):
     return write_report(bench_folder, tmp_path_factory.mktemp("report"))
 
 
@@ -25,23 +25,27 @@ def without_figures(monkeypatch):
 
 
 @pytest.fixture
-def page(chromium, made):
+def page(chromium, report):
     """Give the report in a browser that has no network; fail on errors and requests."""
-    page, seen = open_page(chromium, made.page)
+    page, events = open_page(chromium, report.page)
     yield page
     page.close()
-    assert seen == []
+    assert events == []
 
 
 def open_page(chromium, path, **options):
-    seen = []
+    events = []
     page = chromium.new_page(**options)
     address = path.as_uri()
-    page.on("pageerror", lambda error: seen.append(str(error)))
-    page.on("console", lambda said: seen.append(said.text) if said.type == "error" else None)
-    page.on("request", lambda asked: seen.append(asked.url) if asked.url != address else None)
+    page.on("pageerror", lambda error: events.append(str(error)))
+    page.on(
+        "console", lambda message: events.append(message.text) if message.type == "error" else None
+    )
+    page.on(
+        "request", lambda request: events.append(request.url) if request.url != address else None
+    )
     page.goto(address)
-    return page, seen
+    return page, events
 
 
 def column(page, table, number):
@@ -55,15 +59,15 @@ def column(page, table, number):
     )
 
 
-def test_everything_is_written_beside_the_page(made, bench_folder):
-    assert {path.suffix for path in made.tables} == {".csv", ".tex", ".md"}
-    for path in (made.page, *made.tables):
+def test_all_files_are_written_next_to_the_report(report, bench_folder):
+    assert {path.suffix for path in report.tables} == {".csv", ".tex", ".md"}
+    for path in (report.page, *report.tables):
         assert path.stat().st_size > 0
-    assert made.n_failed == 0
-    assert made.n_runs == len(list((bench_folder / "runs").iterdir()))
+    assert report.n_failed == 0
+    assert report.n_runs == len(list((bench_folder / "runs").iterdir()))
 
 
-def test_the_page_shows_a_table_for_every_protocol_with_both_trivial_baselines(page):
+def test_the_report_shows_a_table_per_protocol_with_both_trivial_baselines(page):
     for name in ("labelled", "unlabelled-single", "unlabelled-fused"):
         table = f"fair-tiny-{name}-map-all"
         labels = column(page, table, 0)
@@ -76,14 +80,14 @@ def test_the_page_shows_a_table_for_every_protocol_with_both_trivial_baselines(p
 
 def test_a_click_on_a_heading_sorts_by_it(page):
     table = "fair-tiny-unlabelled-single-map-all"
-    heading = page.locator(f"#{table} thead tr:last-child th").nth(1)
+    heading = page.locator(f"#{table} thead tr:last-child th").nth(2)  # method, follows, values
     heading.locator("button").click()
     assert heading.get_attribute("aria-sort") == "descending"
-    values = [float(value) for value in column(page, table, 1)]
+    values = [float(value) for value in column(page, table, 2)]
     assert values == sorted(values, reverse=True)
     heading.locator("button").click()
     assert heading.get_attribute("aria-sort") == "ascending"
-    assert [float(value) for value in column(page, table, 1)] == values[::-1]
+    assert [float(value) for value in column(page, table, 2)] == values[::-1]
     page.locator(f"#{table} thead tr:last-child th button").first.click()
     names = column(page, table, 0)
     assert names == sorted(names)
@@ -101,22 +105,22 @@ def test_tabs_show_one_table_at_a_time_and_paper_shows_all(page):
     assert first.is_visible()
 
 
-def test_light_and_dark_follow_the_system_and_the_button(chromium, made):
-    page, seen = open_page(chromium, made.page, color_scheme="dark")
+def test_light_and_dark_mode_follow_the_system_and_the_button(chromium, report):
+    page, events = open_page(chromium, report.page, color_scheme="dark")
     colour = "getComputedStyle(document.body).backgroundColor"
     dark = page.evaluate(colour)
     page.click("button.theme")
     assert page.evaluate(colour) != dark
     page.close()
-    assert seen == []
+    assert events == []
 
 
 @pytest.mark.parametrize("width", [360, 800, 1600])
-def test_the_page_is_never_wider_than_the_screen(chromium, made, width):
-    page, seen = open_page(chromium, made.page, viewport={"width": width, "height": 800})
+def test_the_report_fits_the_width_of_the_screen(chromium, report, width):
+    page, events = open_page(chromium, report.page, viewport={"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.close()
-    assert seen == []
+    assert events == []
 
 
 def test_latex_is_copied_or_shown(page):
@@ -127,29 +131,27 @@ def test_latex_is_copied_or_shown(page):
     )
 
 
-def test_names_and_reasons_cannot_add_elements_to_the_page(
-    written, chromium, tmp_path, without_figures
-):
+def test_names_and_reasons_are_escaped_in_the_report(written, chromium, tmp_path, without_figures):
     written.add(HOSTILE, machine={HOSTILE: HOSTILE}, params={"n_bits": 32, HOSTILE: HOSTILE})
     written.add("dch", dataset=HOSTILE)
     written.add("cvh", status="failed", reason=HOSTILE)
-    made = write_report(written.path, tmp_path / "report")
-    text = made.page.read_text()
+    report = write_report(written.path, tmp_path / "report")
+    text = report.page.read_text()
     assert HOSTILE not in text
-    page, seen = open_page(chromium, made.page)
+    page, events = open_page(chromium, report.page)
     assert page.locator("img[onerror]").count() == 0
     assert page.locator(f"text={HOSTILE}").count() > 0
     page.close()
-    assert seen == []
+    assert events == []
 
 
 def test_failed_runs_are_listed_with_reasons(written, tmp_path, without_figures):
     written.add("dch")
     for seed in (0, 3):
         written.add("ksh", status="failed", reason="MemoryError: too large", seed=seed)
-    made = write_report(written.path, tmp_path / "report")
-    text = made.page.read_text()
-    assert made.n_failed == 2
+    report = write_report(written.path, tmp_path / "report")
+    text = report.page.read_text()
+    assert report.n_failed == 2
     assert "MemoryError: too large" in text
     assert ">0, 3</td>" in text
 
@@ -205,28 +207,28 @@ def test_the_command_prints_where_the_report_is(run, written, tmp_path):
     assert str(written.path / "report" / "index.html") in printed
 
 
-def test_an_empty_or_damaged_folder_is_told_without_a_traceback(run, written, tmp_path):
+def test_an_empty_or_damaged_folder_is_reported_without_a_traceback(run, written, tmp_path):
     key = written.add("dch")
     (tmp_path / "empty").mkdir()
     (written.path / "runs" / f"{key}.json").write_text("{")
     for folder, message in ((tmp_path / "empty", "no results"), (written.path, f"{key}.json")):
-        code, _, told = run(folder)
+        code, _, stderr = run(folder)
         assert code == 1
-        assert message in told
-        assert "Traceback" not in told
+        assert message in stderr
+        assert "Traceback" not in stderr
     with pytest.raises(InvalidInputError):
         write_report(tmp_path / "empty")
 
 
 @pytest.mark.parametrize("protocol", ["label-free", "field"])
-def test_every_protocol_has_tables_of_its_own(written, without_figures, protocol):
+def test_every_protocol_has_separate_tables(written, without_figures, protocol):
     written.add("cvh", protocol=protocol, database="single")
     written.add("cmfh", protocol=protocol, database="single", ap=[0.25, 0.5])
-    made = write_report(written.path)
-    names = {path.stem for path in made.tables}
+    report = write_report(written.path)
+    names = {path.stem for path in report.tables}
     assert f"fair-wiki-{protocol}-single-map-all" in names
     assert (f"fair-wiki-{protocol}-single-map-5000" in names) == (protocol == "field")
-    text = made.page.read_text(encoding="utf-8")
+    text = report.page.read_text(encoding="utf-8")
     assert {"label-free": "no labels at all", "field": "the field&#x27;s protocol"}[
         protocol
     ] in text

@@ -7,7 +7,7 @@ from acqh.bench.report.results import load_results, summarise
 from acqh.errors import CorruptBundleError, InvalidInputError
 
 
-def test_a_missing_or_empty_folder_says_what_to_do(tmp_path):
+def test_the_error_for_a_missing_or_empty_folder_names_the_fix(tmp_path):
     with pytest.raises(InvalidInputError, match=r"nowhere"):
         load_results(tmp_path / "nowhere")
     with pytest.raises(InvalidInputError, match="no results; first run: acqh bench"):
@@ -39,7 +39,7 @@ def test_a_setting_or_row_without_a_part_is_damaged(written):
         load_results(written.path)
 
 
-def test_curves_that_are_missing_damaged_or_incomplete_are_told(written):
+def test_missing_damaged_or_incomplete_curves_are_reported(written):
     key = written.add()
     run = load_results(written.path).results[0]
     path = written.path / "curves" / f"{key}.npz"
@@ -64,7 +64,7 @@ def test_the_newest_record_of_a_setting_counts_and_success_before_failure(writte
     assert results.n_skipped == 3
 
 
-def test_results_are_those_of_the_records_whatever_the_table_says(written):
+def test_results_come_from_the_records_and_not_from_the_table(written):
     written.add()
     before = load_results(written.path).results
     assert before
@@ -72,7 +72,7 @@ def test_results_are_those_of_the_records_whatever_the_table_says(written):
     assert load_results(written.path).results == before
 
 
-def test_a_run_knows_its_curves_size_and_kind(written):
+def test_a_run_has_its_curves_size_and_kind(written):
     written.add("dch", ap=[0.25, 0.75])
     written.add("label-ridge rbf", params={"ridge": 1.0}, n_components_requested=None)
     written.add("acqh-paper", params={"n_codebooks": 4, "n_components": 16},
@@ -92,7 +92,7 @@ def test_deviation_is_that_of_a_sample_and_none_for_one_value():
 
 
 @pytest.mark.parametrize("changed", ["data_sha256", "code"])
-def test_results_of_older_data_and_code_are_left_out(written, changed):
+def test_results_of_older_data_and_code_are_skipped(written, changed):
     old = {written.add("dch", **{changed: "old"}, seed=seed) for seed in (0, 1)}
     key = written.add("dch", **{changed: "new"}, seed=0)
     results = load_results(written.path)

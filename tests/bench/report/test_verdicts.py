@@ -18,16 +18,16 @@ def scipy_p_value(differences, **options):
 def test_few_pairs_are_tested_exactly_as_scipy_does(n_pairs, seed):
     # Whole numbers: scipy is not careful with sums that differ by rounding alone.
     differences = np.random.default_rng(seed).integers(-6, 10, (n_pairs, 2)).astype(float)
-    found = paired_p_values(differences)
-    for column, p_value in zip(differences.T, found, strict=True):
+    result = paired_p_values(differences)
+    for column, p_value in zip(differences.T, result, strict=True):
         assert p_value == pytest.approx(scipy_p_value(column, n_resamples=np.inf))
 
 
 def test_many_pairs_agree_with_scipys_draws_and_with_the_normal_limit():
     rng = np.random.default_rng(0)
     differences = rng.normal([0.0, 0.1, 0.15], 1.0, (200, 3))
-    found = paired_p_values(differences)
-    for column, p_value in zip(differences.T, found, strict=True):
+    result = paired_p_values(differences)
+    for column, p_value in zip(differences.T, result, strict=True):
         noise = 4 * np.sqrt(p_value / 4_000) + 1e-3
         drawn = scipy_p_value(column, n_resamples=4_000, rng=np.random.default_rng(1))
         assert p_value == pytest.approx(drawn, abs=noise)
@@ -42,7 +42,7 @@ def test_p_values_do_not_depend_on_the_size_of_blocks(monkeypatch):
     np.testing.assert_array_equal(paired_p_values(differences), expected)
 
 
-def test_equal_methods_are_not_told_apart_and_a_clear_winner_is():
+def test_equal_methods_are_tied_and_a_clear_winner_is_significant():
     assert paired_p_values(np.zeros((50, 1)))[0] == 1.0
     assert paired_p_values(np.full((500, 1), 0.1))[0] == pytest.approx(1e-4)
     assert paired_p_values(np.zeros((0, 2))).tolist() == [1.0, 1.0]

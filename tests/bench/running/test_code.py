@@ -1,4 +1,4 @@
-"""The fingerprint of the code follows all that results come from."""
+"""The fingerprint of the code covers everything that results depend on."""
 
 import re
 import shutil
@@ -54,7 +54,7 @@ def test_a_change_of_the_report_repeats_nothing(copy):
     assert digest_sources(copy) == before
 
 
-def test_a_file_of_ones_own_counts(tmp_path):
+def test_a_plugin_file_changes_the_fingerprint(tmp_path):
     path = tmp_path / "changing.py"
 
     def load(text):
@@ -71,7 +71,7 @@ def test_a_file_of_ones_own_counts(tmp_path):
     del sys.modules["changing"]
 
 
-def test_runs_use_no_unrelated_subpackage():
+def test_runs_import_no_unrelated_subpackage():
     assert all((PACKAGE / room).is_dir() for room in UNRELATED)
     apart = "|".join(room.replace("/", r"\.") for room in UNRELATED)
     bench = PACKAGE / "bench"
@@ -79,6 +79,6 @@ def test_runs_use_no_unrelated_subpackage():
         assert not re.search(rf"(from|import) acqh\.({apart})\b", path.read_text()), path
 
 
-def test_a_class_without_source_is_refused():
+def test_a_class_without_source_is_rejected():
     with pytest.raises(InvalidInputError, match="source"):
         fingerprint_code(type("Typed", (), {"__module__": "nowhere"}))

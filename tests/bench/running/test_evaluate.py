@@ -25,7 +25,7 @@ def test_every_ordered_pair_of_views_is_a_direction(data):
     }  # fmt: skip
 
 
-def test_figures_are_those_of_the_metric_on_all_scores(data):
+def test_results_equal_the_metric_on_all_scores(data):
     split = make_split(data, "unlabelled", seed=3)
     rows = evaluate(LabelRidge(), data, split, database="fused")
     parts = split.parts(data)
@@ -55,7 +55,7 @@ def _search_words(method, codes, queries):
     ],
     ids=["binary", "additive"],
 )
-def test_what_is_timed_and_stored_is_a_search_of_the_index(data, method, search):
+def test_the_timed_and_stored_ranking_is_a_search_of_the_index(data, method, search):
     split = make_split(data, "unlabelled")
     parts = split.parts(data)
     fitted = method.fit(parts.train)
@@ -66,7 +66,7 @@ def test_what_is_timed_and_stored_is_a_search_of_the_index(data, method, search)
     np.testing.assert_array_equal(ranking, split.database[search(fitted, codes, queries)])
 
 
-def test_labels_of_an_unlabelled_database_cannot_be_asked_for(data):
+def test_labels_of_an_unlabelled_database_are_rejected(data):
     with pytest.raises(InvalidInputError, match="hides"):
         evaluate(LabelRidge(), data, make_split(data, "unlabelled"), database="training")
     with pytest.raises(InvalidInputError, match="fused"):

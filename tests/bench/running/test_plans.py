@@ -60,18 +60,18 @@ def test_an_unlabelled_database_is_encoded_in_every_way_that_needs_no_labels(sou
     assert all(run.bytes_requested is None for run in trivial)
 
 
-def test_a_method_whose_items_take_two_bytes_at_least_is_not_asked_for_one(source):
+def test_a_method_with_at_least_two_bytes_per_item_is_not_run_with_one(source):
     runs = runs_of(source, [make_variant("ccq")])
     assert {run.bytes_requested for run in runs} == {2, 4, 8, 16}
 
 
 def test_all_means_every_method_without_a_network_and_trivial_baselines():
     labels = {variant.label for variant in list_variants()}
-    assert {"acqh", "acqh-paper", "acqh rbf", "label-ridge", "random", "dch"} <= labels
+    assert {"acqh", "acqh-paper", "acqh rbf", "label-ridge", "cca", "random", "dch"} <= labels
     assert not {"deep-cmh", "ddcmh"} & labels
 
 
-def test_methods_that_need_two_views_are_left_out_of_three():
+def test_methods_for_two_views_are_skipped_with_three():
     data = acqh.make_multiview(
         60, widths={"image": 4, "text": 5, "sound": 3}, n_labels=3, random_state=0
     )
@@ -89,7 +89,7 @@ def test_a_method_can_be_run_with_kernel_maps():
         make_maps("poly", 0)
 
 
-def test_an_argument_that_json_cannot_hold_is_refused():
+def test_an_argument_that_json_cannot_hold_is_rejected():
     variant = make_variant("acqh")
     with pytest.raises(InvalidInputError, match="similarity"):
         variant.full_params({"similarity": np.dot}, 0)
@@ -99,7 +99,7 @@ def test_an_argument_that_json_cannot_hold_is_refused():
         make_variant("random rbf")
 
 
-def test_data_are_known_by_their_contents(tmp_path, source):
+def test_data_are_identified_by_their_contents(tmp_path, source):
     save_npz(source.data, tmp_path / "one.npz")
     save_npz(source.data, tmp_path / "two.npz")
     one, two = (open_data(str(tmp_path / f"{name}.npz")) for name in ("one", "two"))
@@ -140,7 +140,7 @@ def test_random_codes_do_not_depend_on_the_order_of_calls(source):
     assert abs(trivial.decode(codes).mean()) < 0.1
 
 
-def test_time_is_expected_from_the_most_similar_runs(source):
+def test_the_time_estimate_uses_the_most_similar_runs(source):
     runs = runs_of(source, [make_variant("acqh"), make_variant("dch")], seeds=(0,))
     assert expected_seconds(runs[:2], []) == 6
     records = [{**runs[0].header(), "status": "done", "seconds": 10.0}]
@@ -153,7 +153,7 @@ def test_time_is_expected_from_the_most_similar_runs(source):
     assert [as_duration(seconds) for seconds in (5, 300, 9000)] == ["5 s", "5 min", "2.5 h"]
 
 
-def test_runs_of_one_fit_are_neighbours_and_come_once(source):
+def test_runs_of_one_fit_are_adjacent_and_unique(source):
     runs = runs_of(source, [make_variant("acqh"), make_variant("acqh")], seeds=(0,))
     fits = [run.fit_key for run in runs]
     assert len({run.key for run in runs}) == len(runs)

@@ -50,9 +50,9 @@ def test_the_example_runs_once_it_is_installed(tmp_path, site):
     assert {(row["dataset"], row["method"], row["bytes_per_item"]) for row in rows} == {
         ("rings", "label-centroids", "1")
     }
-    found = {row["direction"]: float(row["map_all"]) for row in rows}
+    result = {row["direction"]: float(row["map_all"]) for row in rows}
     # The means of rings are all in the middle, so positions say nothing; radii say a lot.
-    assert found["text->image"] > 0.3
+    assert result["text->image"] > 0.3
 
 
 @pytest.mark.slow
@@ -62,10 +62,10 @@ def test_the_example_runs_from_its_file(tmp_path):
     assert {row["label"]: row["status"] for row in rows} == {
         "label-centroids": "done", "random": "done",
     }  # fmt: skip
-    found = {
+    result = {
         row["label"]: float(row["map_all"]) for row in rows if row["direction"] == "image->text"
     }
-    assert found["label-centroids"] > found["random"]
+    assert result["label-centroids"] > result["random"]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_the_example_runs_from_its_file(tmp_path):
         ),
     ],
 )
-def test_a_file_that_gives_no_method_is_told_why(tmp_path, argument, content, message):
+def test_a_file_without_a_method_is_rejected_with_the_reason(tmp_path, argument, content, message):
     (tmp_path / "mine.py").write_text(content)
     with pytest.raises(InvalidInputError, match=message):
         load_method_file(str(tmp_path / argument))

@@ -57,7 +57,7 @@ def without_times(rows):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def own_registry():
+def isolated_registry():
     """Take the methods of these tests out again: others look at all that are registered."""
     registry.list()  # loads the package's own
     known = dict(registry._METHODS)
@@ -68,7 +68,7 @@ def own_registry():
         del sys.modules[name]
 
 
-def run_here(runs, data_file):
+def run_in_process(runs, data_file):
     """Return what the runs give in this process."""
     workbench = Workbench(WorkerSettings(1, {"tiny": str(data_file)}))
     return {run.key: workbench.run(run) for run in runs}
@@ -89,7 +89,7 @@ def test_every_run_is_stored_and_none_runs_twice(tmp_path, data_file):
 
 def test_a_second_run_gives_the_same_results(tmp_path, data_file):
     runs = runs_of(data_file, "acqh rbf", "acqh kernel", "dch", "random")
-    first, second = run_here(runs, data_file), run_here(runs[::-1], data_file)
+    first, second = run_in_process(runs, data_file), run_in_process(runs[::-1], data_file)
     for key, (facts, curves, _) in first.items():
         other_facts, other_curves, _ = second[key]
         assert without_times(facts["rows"]) == without_times(other_facts["rows"])
@@ -99,7 +99,7 @@ def test_a_second_run_gives_the_same_results(tmp_path, data_file):
 
 
 @pytest.mark.slow
-def test_failures_and_crashes_are_rows_and_the_run_goes_on(tmp_path, data_file):
+def test_failures_and_crashes_become_rows_and_the_bench_continues(tmp_path, data_file):
     settings = settings_of(data_file, "Raising", "Killed")
     runs = runs_of(data_file, "raising", "killed", "random", protocols=("labelled",))
     store = Store(tmp_path)
@@ -117,15 +117,15 @@ def test_failures_and_crashes_are_rows_and_the_run_goes_on(tmp_path, data_file):
 def test_ways_to_encode_the_database_share_one_fit(data_file):
     runs = runs_of(data_file, "acqh", protocols=("unlabelled",))
     assert [run.database for run in runs] == ["single", "fused"]
-    rows = [facts["rows"][0] for facts, *_ in run_here(runs, data_file).values()]
+    rows = [facts["rows"][0] for facts, *_ in run_in_process(runs, data_file).values()]
     assert rows[0]["fit_seconds"] == rows[1]["fit_seconds"]
-    alone, *_ = run_here(runs[1:], data_file)[runs[1].key]
+    alone, *_ = run_in_process(runs[1:], data_file)[runs[1].key]
     assert alone["rows"][0]["map_all"] == rows[1]["map_all"]
 
 
-def test_curves_agree_with_the_figures(data_file):
+def test_curves_agree_with_the_results(data_file):
     runs = runs_of(data_file, "acqh", protocols=("labelled",))
-    facts, curves, _ = run_here(runs, data_file)[runs[0].key]
+    facts, curves, _ = run_in_process(runs, data_file)[runs[0].key]
     assert facts["status"] == "done"
     for place, row in enumerate(facts["rows"]):
         assert np.nanmean(curves[f"ap_{place}"]) == pytest.approx(row["map_all"], abs=1e-6)
@@ -138,10 +138,10 @@ def test_curves_agree_with_the_figures(data_file):
 
 
 @pytest.mark.slow
-def test_stored_rankings_give_the_figures_again(tmp_path):
+def test_stored_rankings_reproduce_the_results(tmp_path):
     data = acqh.make_multiview(200, n_labels=3, random_state=0)
-    asked = {"methods": ["acqh", "dch", "label-ridge"], "bits": [8], "protocol": "labelled"}
-    summary = bench.run(data, out=tmp_path, n_splits=1, n_threads=1, **asked)
+    options = {"methods": ["acqh", "dch", "label-ridge"], "bits": [8], "protocol": "labelled"}
+    summary = bench.run(data, out=tmp_path, n_splits=1, n_threads=1, **options)
     assert (summary.n_done, summary.n_failed, summary.out) == (3, 0, tmp_path)
     split = bench.make_split(data, "labelled", seed=0)
     store = Store(tmp_path)
@@ -150,9 +150,9 @@ def test_stored_rankings_give_the_figures_again(tmp_path):
             assert ranking.shape == (len(split.query), len(split.database))
             assert set(ranking[0]) == set(split.database)
             relevant = relevance(data.labels[split.query], data.labels)
-            found = mean_average_precision(ranking, relevant, cutoff=50, kind="ranking")
+            result = mean_average_precision(ranking, relevant, cutoff=50, kind="ranking")
             # Stored rankings put ties in the order of rows, figures are their expectation.
-            assert found == pytest.approx(row["map_50"], abs=0.08)
+            assert result == pytest.approx(row["map_50"], abs=0.08)
 
 
 def test_classes_and_files_name_methods_as_names_do(tmp_path, data_file):
@@ -180,7 +180,7 @@ def test_without_labels_only_methods_that_need_none_are_trained(data_file, tmp_p
     assert {"acqh", "cmfh", "lssh", "ccq", "stacked", "cvh", "fsh", "cre", "random"} <= names
     assert all(find_method(name).info.label_free for name in names)
     chosen = [run for run in planned.runs if run.method in ("acqh", "cvh", "random")]
-    for facts, *_ in run_here(chosen, data_file).values():
+    for facts, *_ in run_in_process(chosen, data_file).values():
         assert facts["reason"] is None
         assert {row["protocol"] for row in facts["rows"]} == {"label-free"}
 
@@ -192,14 +192,14 @@ def pipes(tmp_path):
     return tmp_path
 
 
-def said_by(process, pipe):
+def read_message(process, pipe):
     """Return what a process writes to a pipe; fail where it ends before that, or never does."""
     with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
         for _ in range(PATIENCE):
             is_over = process.poll() is not None
             # Not by select, which takes no file numbers from 1,024 on.
-            if wait([reader], 1) and (said := reader.read()):
-                return said.decode()
+            if wait([reader], 1) and (output := reader.read()):
+                return output.decode()
             assert not is_over, process.communicate(timeout=PATIENCE)[1]
     raise AssertionError("the run has not begun")
 
@@ -233,14 +233,14 @@ def waiting_run(tmp_path, data_file, pipes):
         text=True,
     ) as process:
         try:
-            assert said_by(process, pipes / "begun") == "fit"
+            assert read_message(process, pipes / "begun") == "fit"
             yield process
         finally:
             process.kill()
 
 
 @needs_pipes
-def test_a_killed_run_resumes_with_the_run_it_was_at(tmp_path, data_file, waiting_run):
+def test_a_killed_bench_resumes_with_the_interrupted_run(tmp_path, data_file, waiting_run):
     with (
         pytest.raises(InvalidInputError, match="another process"),
         Store(tmp_path / "out").locked(),
@@ -254,13 +254,13 @@ def test_a_killed_run_resumes_with_the_run_it_was_at(tmp_path, data_file, waitin
     runs = runs_of(data_file, "waiting", protocols=("labelled",), seeds=(0, 1, 2))
     summary = Plan(tuple(runs), store, settings).run()
     assert (summary.n_stored, summary.n_done) == (1, 2)
-    whole = run_here(runs, data_file)
+    full = run_in_process(runs, data_file)
     for record in Store(tmp_path / "out").records():
-        rows = whole[record["key"]][0]["rows"]
+        rows = full[record["key"]][0]["rows"]
         assert without_times(record["rows"]) == without_times(rows)
 
 
-def test_results_are_not_written_into_what_acqh_has_saved(tmp_path):
+def test_results_are_not_written_into_a_bundle(tmp_path):
     acqh.CodeIndex(np.zeros((1, 256, 2), np.float32)).save(tmp_path / "index.acqh")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(InvalidInputError, match="index"):

@@ -28,7 +28,7 @@ def record_of(run, **facts):
     return {**run.header(), "status": "done", "reason": None, "rows": [asdict(ROW)], **facts}
 
 
-def test_a_run_is_known_by_its_setting_alone():
+def test_a_run_is_identified_by_its_setting_alone():
     same = replace(RUN, label="other", bytes_requested=4)
     assert same.key == RUN.key
     changes = {
@@ -46,7 +46,7 @@ def test_ways_to_encode_the_database_share_a_fit_and_nothing_else_does():
     assert replace(RUN, seed=1).fit_key != RUN.fit_key
 
 
-def test_what_is_written_is_read_back(tmp_path):
+def test_written_values_are_read_back(tmp_path):
     curves = {"top_n": np.array([1, 2]), "ap_0": np.array([0.5, np.nan], dtype=np.float32)}
     record = record_of(RUN)
     Store(tmp_path / "new" / "out").write(record, curves)
@@ -55,9 +55,9 @@ def test_what_is_written_is_read_back(tmp_path):
     assert store.done(RUN.key)
     assert not store.has_failed(RUN.key)
     assert not store.done("unknown")
-    found = store.curves(RUN.key)
-    assert set(found) == set(curves)
-    np.testing.assert_array_equal(found["ap_0"], curves["ap_0"])
+    result = store.curves(RUN.key)
+    assert set(result) == set(curves)
+    np.testing.assert_array_equal(result["ap_0"], curves["ap_0"])
 
 
 def test_the_table_has_a_row_a_direction_and_one_for_a_failure(tmp_path):
@@ -86,7 +86,7 @@ def test_a_damaged_record_is_named(tmp_path):
         Store(tmp_path)
 
 
-def test_a_second_run_in_the_same_folder_is_refused(tmp_path):
+def test_a_second_run_in_the_same_folder_is_rejected(tmp_path):
     with (
         Store(tmp_path).locked(),
         pytest.raises(InvalidInputError, match="another process"),
@@ -123,21 +123,21 @@ def test_the_table_grows_by_the_rows_of_a_new_run_alone(tmp_path):
 def test_a_torn_line_of_the_table_is_mended_by_writing_it_again(tmp_path):
     store = Store(tmp_path)
     store.write(record_of(RUN))
-    whole = lines_of(tmp_path)
+    full = lines_of(tmp_path)
     with (tmp_path / "results.csv").open("a") as file:
         file.write("tiny,label")
     Store(tmp_path).write_table()
-    assert lines_of(tmp_path) == whole
+    assert lines_of(tmp_path) == full
 
 
 @pytest.mark.parametrize("highest", [200, 60_000, 70_000])
-def test_rankings_come_back_as_they_were(tmp_path, highest):
+def test_rankings_are_read_back_unchanged(tmp_path, highest):
     rng = np.random.default_rng(0)
     rankings = [rng.integers(0, highest, size=(5, 7)) for _ in range(2)]
     rankings[0][0] = highest
     store = Store(tmp_path)
     store.write(record_of(RUN), rankings=rankings)
-    for found, given in zip(store.rankings(RUN.key), rankings, strict=True):
-        np.testing.assert_array_equal(found, given)
+    for result, expected in zip(store.rankings(RUN.key), rankings, strict=True):
+        np.testing.assert_array_equal(result, expected)
     with pytest.raises(FileNotFoundError):
         store.rankings("none")

@@ -1,4 +1,4 @@
-"""Weights of content without labels: views are to agree on what is similar."""
+"""Weights of unlabelled views, estimated from their agreement."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_content_counts_by_the_scores_that_views_agree_on():
     assert found(model) > found(even) + 0.15
 
 
-def test_views_that_agree_on_nothing_or_on_all_count_alike():
+def test_views_that_agree_on_nothing_or_everything_have_equal_weights():
     rng = np.random.default_rng(0)
     apart = {"image": rng.normal(size=(600, 4)), "text": rng.normal(size=(600, 3))}
     assert weights_of(acqh.ACQH(8, **SMALL).fit(apart))["image"] == pytest.approx(0.5)
@@ -58,15 +58,15 @@ def test_views_that_agree_on_nothing_or_on_all_count_alike():
     assert alone.targets_["image"].weight == 1
 
 
-def test_a_view_of_noise_counts_least_of_three_and_is_not_left_out():
+def test_a_view_of_noise_has_the_smallest_of_three_weights_and_not_zero():
     _, views = topics_and_more(600)
     views["noise"] = np.random.default_rng(1).normal(size=(600, 4))
-    found = weights_of(acqh.ACQH(16, **SMALL).fit(views))
-    assert 0 < found["noise"] < found["text"] / 10
-    assert sum(found.values()) == pytest.approx(1)
+    result = weights_of(acqh.ACQH(16, **SMALL).fit(views))
+    assert 0 < result["noise"] < result["text"] / 10
+    assert sum(result.values()) == pytest.approx(1)
 
 
-def test_contents_count_alike_where_few_items_have_both_views():
+def test_views_have_equal_weights_if_few_items_have_both():
     _, views = topics_and_more(60)
     rows = np.arange(60)
     present = {"image": rows < 35, "text": rows > 25}
@@ -101,10 +101,10 @@ def test_weights_are_those_found_row_by_row():
     )
 
     def agreement(weights):
-        asked = (blocks["image"], text), (image, blocks["text"])
+        pairs = (blocks["image"], text), (image, blocks["text"])
         tables = [
             sum(w * q @ X.T for w, q, X in zip(weights, by, blocks.values(), strict=True))
-            for by in asked
+            for by in pairs
         ]
         one, other = (table[~np.eye(40, dtype=bool)] for table in tables)
         return one @ other / np.linalg.norm(one) / np.linalg.norm(other)

@@ -1,4 +1,4 @@
-"""What codebooks are learnt from: items as they are known, and as they may come later."""
+"""Training data of codebooks: complete items and simulated future items."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def data():
 
 
 @pytest.mark.parametrize("targets", TARGETS)
-def test_the_larger_their_share_the_more_exactly_known_items_are_coded(data, targets):
+def test_a_larger_share_of_training_items_lowers_their_error(data, targets):
     errors = []
     for share in (0.0, 0.5, 0.95):
         model = acqh.ACQH(8, targets=targets, complete_share=share, **SETTINGS).fit(data)
@@ -28,7 +28,7 @@ def test_the_larger_their_share_the_more_exactly_known_items_are_coded(data, tar
     assert errors == sorted(errors, reverse=True)
 
 
-def test_codebooks_are_for_items_as_they_are_known_where_all_are_complete(data):
+def test_codebooks_fit_complete_items_if_all_are_complete(data):
     def fitted(share, given=data, **settings):
         settings = {"targets": TARGETS[1]} | settings
         model = acqh.ACQH(8, complete_share=share, **settings, **SETTINGS)
@@ -39,5 +39,5 @@ def test_codebooks_are_for_items_as_they_are_known_where_all_are_complete(data):
     labels[0] = 0
     partly = acqh.MultiViewData(data.views, labels)
     np.testing.assert_array_equal(fitted(None, partly), fitted(0.5, partly))
-    alone = {"targets": None, "equal_lengths": True}
+    alone = {"targets": None, "normalize_items": True}
     np.testing.assert_array_equal(fitted(None, **alone), fitted(0.5, **alone))

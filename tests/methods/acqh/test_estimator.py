@@ -45,18 +45,18 @@ def in_float64(data):
 @pytest.mark.parametrize("chunk", [1, 7, 133, 400])
 def test_any_chunking_gives_the_same_model(data, chunk):
     wide = in_float64(data)
-    whole = acqh.ACQH(5, ridge=1e-3, **SMALL).fit(wide)
-    assert_same_model(whole, acqh.ACQH(5, ridge=1e-3, **SMALL).fit(wide.chunks(chunk)))
+    full = acqh.ACQH(5, ridge=1e-3, **SMALL).fit(wide)
+    assert_same_model(full, acqh.ACQH(5, ridge=1e-3, **SMALL).fit(wide.chunks(chunk)))
 
 
 def test_any_order_of_items_gives_the_same_model(data):
     wide = in_float64(data)
     shuffled = wide.subset(np.random.default_rng(0).permutation(len(wide)))
-    whole = acqh.ACQH(5, ridge=1e-3, **SMALL).fit(wide)
-    assert_same_model(whole, acqh.ACQH(5, ridge=1e-3, **SMALL).fit(shuffled), rtol=1e-8)
+    full = acqh.ACQH(5, ridge=1e-3, **SMALL).fit(wide)
+    assert_same_model(full, acqh.ACQH(5, ridge=1e-3, **SMALL).fit(shuffled), rtol=1e-8)
 
 
-def test_learning_in_parts_and_forgetting_are_fits_of_what_is_left(data):
+def test_partial_fit_and_forget_equal_a_fit_of_the_remaining_items(data):
     wide = in_float64(data)
     first, second, third = (wide.subset(np.arange(s, s + 130)) for s in (0, 130, 260))
     both = acqh.MultiViewData.concat([first, second])
@@ -67,10 +67,10 @@ def test_learning_in_parts_and_forgetting_are_fits_of_what_is_left(data):
     assert_same_model(expected, shrunk, rtol=1e-6)
 
 
-def test_sums_collected_before_give_the_same_model(data):
+def test_precomputed_statistics_give_the_same_model(data):
     wide = in_float64(data)
     expected = acqh.ACQH(5, **SMALL).fit(wide)
-    stats = Statistics.of(wide.views, wide.labels)
+    stats = Statistics.from_views(wide.views, wide.labels)
     assert_same_model(expected, acqh.ACQH(5, **SMALL).fit_stats(stats))
 
 
@@ -119,11 +119,11 @@ def test_unquantized_scores_are_predicted_similarities(data, similarity):
     X = np.hstack([wide.views["image"], np.ones((len(wide), 1))])
     # The embedding keeps the positive part of a similarity; only "shared" has another.
     values, vectors = np.linalg.eigh(compare_labels(similarity, wide.labels, wide.labels))
-    wanted = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    predicted = X @ np.linalg.lstsq(X, wanted, rcond=None)[0]
+    expected = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    predicted = X @ np.linalg.lstsq(X, expected, rcond=None)[0]
     # Similarities are scaled to a mean of one with oneself.
-    wanted_scale = np.trace(wanted) / len(wanted)
-    np.testing.assert_allclose(wanted_scale * scores, predicted, atol=1e-3 * np.abs(wanted).max())
+    wanted_scale = np.trace(expected) / len(expected)
+    np.testing.assert_allclose(wanted_scale * scores, predicted, atol=1e-3 * np.abs(expected).max())
 
 
 def test_items_with_the_same_labels_have_the_same_code(data, model):
@@ -133,17 +133,19 @@ def test_items_with_the_same_labels_have_the_same_code(data, model):
         assert len(np.unique(codes[same], axis=0)) == 1
 
 
-def test_label_sets_never_seen_get_the_nearest_code(data, model):
-    seen = {tuple(row) for row in data.labels.tolist()}
+def test_unseen_label_sets_get_the_nearest_code(data, model):
+    label_sets = {tuple(row) for row in data.labels.tolist()}
     every = (np.arange(1, 64)[:, None] >> np.arange(6)) & 1
-    unseen = np.array([row for row in every.tolist() if tuple(row) not in seen], dtype=np.uint8)
+    unseen = np.array(
+        [row for row in every.tolist() if tuple(row) not in label_sets], dtype=np.uint8
+    )
     assert len(unseen)
     first, second = np.divmod(np.arange(256), 16)
     all_codes = np.stack([first, second], axis=1).astype(np.uint8)
     target = model.embed(labels=unseen)
     distances = np.sum((target[:, None] - model.decode(all_codes)) ** 2, axis=2)
-    found = np.sum((target - model.decode(model.encode(labels=unseen))) ** 2, axis=1)
-    np.testing.assert_allclose(found, distances.min(axis=1), rtol=1e-4)
+    result = np.sum((target - model.decode(model.encode(labels=unseen))) ** 2, axis=1)
+    np.testing.assert_allclose(result, distances.min(axis=1), rtol=1e-4)
 
 
 def test_more_bytes_never_raise_the_error(data):
@@ -186,7 +188,7 @@ def test_a_noise_view_hardly_disturbs_a_good_one(data):
     assert together < np.mean((plain - truth) ** 2)
 
 
-def test_items_are_coded_by_labels_where_they_have_them_and_by_views_elsewhere(data, model):
+def test_items_are_encoded_from_labels_or_else_from_views(data, model):
     labels = data.labels.copy()
     labels[::3] = 0
     mixed = model.encode(data.views, labels=labels)
@@ -195,7 +197,7 @@ def test_items_are_coded_by_labels_where_they_have_them_and_by_views_elsewhere(d
     np.testing.assert_array_equal(mixed[::3], by_view[::3])
 
 
-def test_items_that_lack_a_view_are_coded_by_the_others(data, model):
+def test_items_without_a_view_are_encoded_from_the_others(data, model):
     present = {"text": np.arange(len(data)) % 4 > 0}
     partial = acqh.MultiViewData(dict(data.views), present=present)
     codes = model.encode(partial)
@@ -254,7 +256,7 @@ def test_components_beyond_the_rank_are_zero(data):
     assert not model.projections_["image"][:, 6:].any()
 
 
-def test_four_codebooks_of_label_sets_come_close_to_the_optimum(data):
+def test_four_codebooks_of_label_sets_are_close_to_the_optimum(data):
     one, four = (
         acqh.ACQH(4, n_codebooks=m, codebook_size=4, complete_share=1.0, random_state=0).fit(data)
         for m in (1, 4)
@@ -276,7 +278,7 @@ def test_algorithm_one_falls_and_stays_above_the_spectral_bound(data):
     assert paper.objective_[-1] >= paper.lower_bound_
 
 
-def test_running_out_of_sweeps_is_said(data):
+def test_reaching_the_maximum_number_of_sweeps_warns(data):
     with pytest.warns(ConvergenceWarning, match="after 2 sweeps"):
         acqh.methods.ACQHPaper(n_components=4, random_state=0, max_iter=2).fit(data)
 
@@ -344,7 +346,7 @@ def test_a_callable_similarity_works_but_cannot_be_stored(data, tmp_path):
     assert not (tmp_path / "model.acqh").exists()
 
 
-def test_wrong_input_is_refused_with_the_reason(data, model):
+def test_wrong_input_is_rejected_with_the_reason(data, model):
     X = data.views["image"]
     cases = [
         (NotFittedError, "call fit first", lambda: acqh.ACQH().project(X, view="image")),
@@ -382,10 +384,10 @@ def test_wrong_input_is_refused_with_the_reason(data, model):
 
 def test_a_failed_fit_leaves_the_model_as_it_was(data, model):
     before = clone(model).fit(data)
-    kept = before.codebooks_.copy()
+    codebooks_before = before.codebooks_.copy()
     with pytest.raises(ViewError):
         before.partial_fit({"image": data.views["image"]}, data.labels)
-    np.testing.assert_array_equal(before.codebooks_, kept)
+    np.testing.assert_array_equal(before.codebooks_, codebooks_before)
     assert before.stats_.n_items == len(data)
 
 

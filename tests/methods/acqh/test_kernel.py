@@ -1,4 +1,4 @@
-"""ACQH with kernel maps: kernel ridge regression underneath, all else as usual."""
+"""ACQH with kernel maps, compared with kernel ridge regression."""
 
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def precision(model: acqh.ACQH, query: acqh.MultiViewData, data: acqh.MultiViewD
     return float(np.mean(np.einsum("qkl,ql->qk", data.labels[nearest], query.labels)))
 
 
-def test_kernel_maps_find_what_linear_ones_cannot() -> None:
+def test_kernel_maps_solve_what_linear_maps_cannot() -> None:
     train, database, query = rings(300, 0), rings(200, 1), rings(60, 2)
     linear, kernel = (precision(fit(it, train), query, database) for it in (None, "kernel"))
     assert linear < 0.75
@@ -68,15 +68,15 @@ def test_query_vectors_are_maps_of_kernel_ridge_regression() -> None:
     )
 
 
-def test_errors_are_those_of_items_left_out() -> None:
+def test_errors_are_measured_on_held_out_items() -> None:
     """Labels of noise cannot be predicted, and a model must not think that it can."""
     rng = np.random.default_rng(0)
     data = acqh.MultiViewData(
         {"image": rng.normal(size=(200, 4))}, np.eye(2)[rng.integers(0, 2, 200)]
     )
     model = fit(KernelMap("rbf", bandwidth=0.05, ridge=1e-3), data, similarity="dot")
-    seen = model.project(data.views["image"], view="image")
-    scores = seen @ model.embed(labels=np.eye(2)).T
+    projected = model.project(data.views["image"], view="image")
+    scores = projected @ model.embed(labels=np.eye(2)).T
     # What was memorized is not trusted: the second map shrinks it to next to nothing.
     assert np.ptp(scores, axis=0).max() < 0.3
 
@@ -117,7 +117,7 @@ def test_items_without_labels_or_view_teach_no_kernel() -> None:
     assert model.stats_.counts.sum() == 80
 
 
-def test_more_items_refine_what_the_kernel_says() -> None:
+def test_more_items_refine_the_kernel_map() -> None:
     first, more, query = rings(120, 0), rings(200, 1), rings(40, 2)
     model = fit("kernel", first)
     model.partial_fit(more)
@@ -151,8 +151,8 @@ def test_the_seed_of_the_model_is_that_of_its_maps(has_labels: bool) -> None:
         for _ in range(2)
     ]
     for view, rows in data.views.items():
-        found = [model.project(rows, view=view) for model in models]
-        np.testing.assert_array_equal(*found)
+        result = [model.project(rows, view=view) for model in models]
+        np.testing.assert_array_equal(*result)
 
 
 def test_without_labels_features_are_the_kernel_itself() -> None:
@@ -163,7 +163,7 @@ def test_without_labels_features_are_the_kernel_itself() -> None:
     assert model.encode({"text": data.views["text"]}).shape == (150, 2)
 
 
-def test_chunks_after_the_first_are_mapped_as_they_come() -> None:
+def test_later_chunks_are_mapped_with_the_first_map() -> None:
     parts = [rings(100, seed) for seed in (0, 1)]
     query = rings(40, 2)
     model = acqh.ACQH(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import acqh
+from acqh.features import KernelMap
 from acqh.methods.acqh import solve
 
 SIZES = {"n_codebooks": 2, "codebook_size": 16, "random_state": 0}
@@ -16,11 +17,17 @@ def data():
     return acqh.MultiViewData(views, data.labels)
 
 
-def known_and_alone(model):
+def complete_and_single_views(model):
     """Return blocks of the sampled items: by all that is known of them, and by each view alone."""
     space, rows = model.space_, model.stats_.sample
-    alone = [space.join_blocks({view: rows.views[view]}) for view in sorted(rows.views)]
-    known = dict(rows.views)
+    maps = model.feature_maps_
+    # With kernel maps and labels as the only target, the sample holds predictions of labels.
+    is_raw = {view: rows.views[view].shape[1] == model.n_features_in_[view] for view in rows.views}
+    known = {
+        view: maps[view].transform(matrix) if view in maps and is_raw[view] else matrix
+        for view, matrix in sorted(rows.views.items())
+    }
+    alone = [space.join_blocks({view: matrix}) for view, matrix in known.items()]
     if "labels" in space.blocks:
         known["labels"] = space.embedding.transform(rows.labels)
     return space.join_blocks(known), alone
@@ -29,7 +36,14 @@ def known_and_alone(model):
 @pytest.mark.parametrize(
     "targets", [{"image": 1, "text": 1}, {"labels": 1, "text": 1}, {"text": 1}, {"labels": 1}]
 )
-def test_the_objective_is_the_mean_squared_error_that_queries_see(data, targets, monkeypatch):
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"ridge": 0.5}, {"feature_maps": KernelMap(random_state=0)}],
+    ids=["default", "ridge", "kernel maps"],
+)
+def test_the_objective_is_the_mean_squared_error_that_queries_see(
+    data, targets, settings, monkeypatch
+):
     trained_on = []
 
     def fit_codebooks(points, weights, *args, **options):
@@ -40,9 +54,9 @@ def test_the_objective_is_the_mean_squared_error_that_queries_see(data, targets,
     real = solve.fit_codebooks
     monkeypatch.setattr(solve, "fit_codebooks", fit_codebooks)
     known = data if "labels" in targets else data.without_labels()
-    model = acqh.ACQH(4, targets=targets, **SIZES).fit(known)
+    model = acqh.ACQH(4, targets=targets, **SIZES, **settings).fit(known)
     ((codes, weights),) = trained_on
-    items, alone = known_and_alone(model)
+    items, alone = complete_and_single_views(model)
     items = model.space_.scale(items)
     if [*targets] == ["labels"]:  # items with equal labels are one point
         _, first = np.unique(model.stats_.sample.labels, axis=0, return_index=True)

@@ -102,10 +102,10 @@ def draw(seed, n_items=40, n_labels=4, widths=(6, 5)):
 def pose(X, L, similarity="dot", lam=1e-2, mu=1e-2):
     """Return the problem on label sets, and which set each item has."""
     views = {str(p): x for p, x in enumerate(X)}
-    stats = Statistics.of(views, L).compact()
+    stats = Statistics.from_views(views, L).compact()
     sets = stats.label_sets.matrix()
     F = embed(similarity, sets, stats.counts, np.random.default_rng(0)).transform(sets)
-    found = [regress(view, F, 0.0, fit_intercept=False) for view in stats.views.values()]
+    result = [regress(view, F, 0.0, fit_intercept=False) for view in stats.views.values()]
     every = (F.T * stats.counts) @ F
     problem = PaperProblem(
         embeddings=F,
@@ -113,13 +113,13 @@ def pose(X, L, similarity="dot", lam=1e-2, mu=1e-2):
         counts=stats.counts,
         agreement=sum(
             F.T @ view.set_totals @ f.coefficients
-            for f, view in zip(found, stats.views.values(), strict=True)
+            for f, view in zip(result, stats.views.values(), strict=True)
         ),
         constant=len(X) * np.sum(every * every),
         label_weight=lam,
         label_ridge=mu,
     )
-    return problem, stats.label_sets.number(L), found
+    return problem, stats.label_sets.number(L), result
 
 
 def start(problem, K=3, m=2, n=4, seed=0):

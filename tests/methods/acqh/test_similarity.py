@@ -28,9 +28,9 @@ def distinct_sets(seed, n_labels=6, n_sets=20):
 @given(st.integers(0, 2**32 - 1), st.sampled_from(SIMILARITIES))
 def test_similarities_are_their_definitions(seed, name):
     sets = distinct_sets(seed)
-    found = compare_labels(name, sets, sets[:5])
+    result = compare_labels(name, sets, sets[:5])
     expected = [[slow(name, a, b) for b in sets[:5]] for a in sets]
-    np.testing.assert_allclose(found, expected)
+    np.testing.assert_allclose(result, expected)
 
 
 @pytest.mark.parametrize("name", ["dot", "cosine", "jaccard"])
@@ -69,8 +69,8 @@ def test_unseen_sets_are_extended_consistently():
     sets = distinct_sets(3, n_sets=40)
     embedding = embed("jaccard", sets[:30], np.ones(30), np.random.default_rng(0))
     F, new = embedding.transform(sets[:30]), embedding.transform(sets[30:])
-    wanted = compare_labels("jaccard", sets[30:], sets[:30])
-    assert np.abs(new @ F.T - wanted).mean() < 0.05
+    expected = compare_labels("jaccard", sets[30:], sets[:30])
+    assert np.abs(new @ F.T - expected).mean() < 0.05
 
 
 def test_many_sets_are_embedded_from_a_sample_without_a_large_matrix(monkeypatch):
@@ -80,11 +80,11 @@ def test_many_sets_are_embedded_from_a_sample_without_a_large_matrix(monkeypatch
     monkeypatch.setattr(similarities, "MAX_LANDMARKS", 300)
     sampled = embed("shared", sets, counts, np.random.default_rng(0))
     assert len(sampled.landmarks) == 300
-    found = sampled.transform(sets)
+    result = sampled.transform(sets)
     W = counts[:, None] * counts
     S = compare_labels("shared", sets, sets)
     lost = np.sum(W * (exact @ exact.T - S) ** 2) / np.sum(W * S**2)
-    assert np.sum(W * (found @ found.T - S) ** 2) / np.sum(W * S**2) < lost + 0.02
+    assert np.sum(W * (result @ result.T - S) ** 2) / np.sum(W * S**2) < lost + 0.02
 
 
 def test_more_labels_than_a_vector_should_have_are_embedded_too():
@@ -103,8 +103,8 @@ def test_few_of_many_labels_are_compared_at_the_cost_of_those_shared(name):
     sets = np.zeros((40, 400), dtype=np.uint8)
     sets[np.arange(40), rng.integers(400, size=40)] = 1
     sets[np.arange(40), rng.integers(20, size=40)] = 1
-    found = compare_labels(name, sets, sets[:7])
-    assert found.nnz == np.count_nonzero(sets.astype(int) @ sets[:7].T)
+    result = compare_labels(name, sets, sets[:7])
+    assert result.nnz == np.count_nonzero(sets.astype(int) @ sets[:7].T)
     # The same labels among few are compared as they are.
     used = sets[:, sets.any(axis=0)]
-    np.testing.assert_allclose(found.toarray(), compare_labels(name, used, used[:7]))
+    np.testing.assert_allclose(result.toarray(), compare_labels(name, used, used[:7]))

@@ -1,4 +1,4 @@
-"""Items that are stored as codes: what they stand for, and queries made of them."""
+"""Reconstructions of stored items, and queries made from them."""
 
 from functools import partial
 
@@ -30,7 +30,7 @@ def test_a_stored_item_finds_items_of_like_labels(data, make):
     codes = model.encode(labels=data.labels)
     scores = model.project_codes(codes) @ model.decode(codes).T
     lengths = np.ones(len(data)) if is_paper else np.linalg.norm(data.labels, axis=1)
-    wanted = (data.labels @ data.labels.T.astype(float)) / np.outer(lengths, lengths)
-    assert np.corrcoef(scores.ravel(), wanted.ravel())[0, 1] > 0.9
+    expected = (data.labels @ data.labels.T.astype(float)) / np.outer(lengths, lengths)
+    assert np.corrcoef(scores.ravel(), expected.ravel())[0, 1] > 0.9
     by_code_vectors = model.decode(codes) @ model.decode(codes).T
-    assert np.corrcoef(by_code_vectors.ravel(), wanted.ravel())[0, 1] < 0.9
+    assert np.corrcoef(by_code_vectors.ravel(), expected.ravel())[0, 1] < 0.9

@@ -1,4 +1,4 @@
-"""Targets of any kind: labels, content, a teacher, and whatever of them an item has."""
+"""Targets of any kind: labels, content, a teacher, and items that lack some of them."""
 
 from itertools import pairwise
 
@@ -50,7 +50,7 @@ def assert_same(first, second, items, rtol=1e-7):
     np.testing.assert_array_equal(second.encode(items.views), first.encode(items.views))
 
 
-def test_without_labels_the_content_of_all_views_is_learnt(data):
+def test_without_labels_the_content_of_all_views_is_fitted(data):
     model = acqh.ACQH(21, **SMALL).fit(data.views)
     assert sorted(model.targets_) == ["image", "text"]
     assert sum(it.weight for it in model.targets_.values()) == pytest.approx(1)
@@ -60,7 +60,7 @@ def test_without_labels_the_content_of_all_views_is_learnt(data):
     assert np.mean((scores > own[:, None]).sum(axis=1) < 10) > 0.9
 
 
-def test_labels_alone_are_learnt_where_they_are_given(data):
+def test_with_labels_only_labels_are_fitted(data):
     plain = acqh.ACQH(8, **SMALL).fit(data)
     named = acqh.ACQH(8, targets={"labels": 4.0}, **SMALL).fit(data)
     assert [*plain.targets_] == ["labels"]
@@ -86,13 +86,13 @@ def test_any_order_of_items_gives_the_same_codes(partly, mixed):
 def test_a_small_sample_is_the_same_for_any_order_and_chunking(partly, monkeypatch):
     monkeypatch.setattr(acqh.ACQH, "_sample_size", 50)
     model = acqh.ACQH(8, targets=MIXED, **SMALL)
-    whole = clone(model).fit(partly)
-    assert len(whole.stats_.sample) == 50
+    full = clone(model).fit(partly)
+    assert len(full.stats_.sample) == 50
     shuffled = partly.subset(np.random.default_rng(1).permutation(len(partly)))
-    assert_same(whole, clone(model).fit(shuffled.chunks(31)), partly)
+    assert_same(full, clone(model).fit(shuffled.chunks(31)), partly)
 
 
-def test_learning_in_parts_and_forgetting_are_fits_of_what_is_left(partly):
+def test_partial_fit_and_forget_equal_a_fit_of_the_remaining_items(partly):
     first, second, third = (partly.subset(np.arange(s, s + 80)) for s in (0, 80, 160))
     model = acqh.ACQH(8, targets=MIXED, ridge=1e-2, **SMALL)
     expected = clone(model).fit(acqh.MultiViewData.concat([first, second]))
@@ -114,7 +114,7 @@ def test_weights_can_be_changed_after_the_pass(partly):
     assert needed.stats_.config.pairs == {("image", "text")}
 
 
-def test_what_was_not_kept_cannot_become_a_target(data):
+def test_missing_statistics_cannot_become_a_target(data):
     views = {**data.views, "sound": data.views["text"][:, :3] ** 2}
     model = acqh.ACQH(8, targets={"sound": 1.0}, **SMALL).fit(views)
     with pytest.raises(InvalidInputError, match="collect with these targets"):
@@ -126,8 +126,8 @@ def test_what_was_not_kept_cannot_become_a_target(data):
         plain.set_params(targets={"image": 1.0}).fit_stats(plain.stats_)
 
 
-def test_sums_collected_before_give_the_same_model(data):
-    stats = Statistics.of(data.views, None)
+def test_precomputed_statistics_give_the_same_model(data):
+    stats = Statistics.from_views(data.views, None)
     assert_same(acqh.ACQH(8, **SMALL).fit(data.views), acqh.ACQH(8, **SMALL).fit_stats(stats), data)
 
 
@@ -135,24 +135,24 @@ def test_sparse_views_give_the_same_codes(data):
     views = {name: np.where(X > 0, X, 0.0) for name, X in data.views.items()}
     dense = acqh.ACQH(8, **SMALL).fit(views)
     sparse = acqh.ACQH(8, **SMALL).fit({name: sp.csr_array(X) for name, X in views.items()})
-    given = {name: sp.csr_array(X) for name, X in views.items()}
-    np.testing.assert_array_equal(sparse.encode(given), dense.encode(views))
+    inputs = {name: sp.csr_array(X) for name, X in views.items()}
+    np.testing.assert_array_equal(sparse.encode(inputs), dense.encode(views))
 
 
 @pytest.mark.parametrize("similarity", ["content", "inner", "cosine"])
-def test_a_teacher_is_learnt_from_and_needed_no_more(data, similarity, tmp_path):
+def test_a_teacher_is_used_in_training_only(data, similarity, tmp_path):
     teacher = data.views["image"] @ np.random.default_rng(0).normal(size=(12, 6)) + 1.0
     views = {**data.views, "teacher": teacher}
     targets = {"teacher": Target(1.0, similarity)}
-    model = acqh.ACQH(6, targets=targets, equal_lengths=False, **SMALL).fit(views)
+    model = acqh.ACQH(6, targets=targets, normalize_items=False, **SMALL).fit(views)
     scores = model.project(data.views["image"], view="image") @ model.embed({"teacher": teacher}).T
-    wanted = {
+    expected = {
         "content": teacher - teacher.mean(axis=0),
         "inner": teacher,
         "cosine": teacher / np.linalg.norm(teacher, axis=1, keepdims=True),
     }[similarity]
     # The image predicts the teacher exactly, but for a cosine, which is not a linear map of it.
-    like = np.corrcoef(scores.ravel(), (wanted @ wanted.T).ravel())[0, 1]
+    like = np.corrcoef(scores.ravel(), (expected @ expected.T).ravel())[0, 1]
     assert like > (0.9 if similarity == "cosine" else 0.999)
     model.save(tmp_path / "model")
     again = acqh.methods.load_method(tmp_path / "model")
@@ -161,7 +161,7 @@ def test_a_teacher_is_learnt_from_and_needed_no_more(data, similarity, tmp_path)
         np.testing.assert_array_equal(again.encode({view: X}), model.encode({view: X}))
 
 
-def test_items_are_coded_by_whatever_they_have(data, mixed):
+def test_items_are_encoded_from_any_subset_of_views(data, mixed):
     views, labels = data.views, data.labels
     ways = [
         (views, labels),
@@ -170,19 +170,19 @@ def test_items_are_coded_by_whatever_they_have(data, mixed):
         ({"text": views["text"]}, None),
         (None, labels),
     ]
-    whole = mixed.embed(views, labels=labels)
+    full = mixed.embed(views, labels=labels)
     errors = []
-    for given, known in ways:
-        vectors = mixed.embed(given, labels=known)
-        codes = mixed.encode(given, labels=known)
+    for inputs, known in ways:
+        vectors = mixed.embed(inputs, labels=known)
+        codes = mixed.encode(inputs, labels=known)
         assert codes.shape == (240, 3)
         # The more is known, the nearer an item is to where it belongs.
-        errors.append(np.mean((vectors - whole) ** 2))
+        errors.append(np.mean((vectors - full) ** 2))
     assert errors[0] == 0 < errors[1] < errors[3]
     assert errors[2] < errors[4]
 
 
-def test_rows_are_coded_each_by_what_it_has(data, mixed):
+def test_rows_are_encoded_from_the_views_they_have(data, mixed):
     labels = data.labels.copy()
     labels[::2] = 0
     present = {"text": np.arange(240) % 3 > 0}
@@ -200,7 +200,7 @@ def test_rows_are_coded_each_by_what_it_has(data, mixed):
 def test_a_useless_view_changes_predictions_no_more_than_rounding_allows(data):
     rng = np.random.default_rng(0)
     views = {"image": data.views["image"], "noise": rng.normal(size=(240, 5))}
-    model = acqh.ACQH(8, targets={"labels": 1.0}, equal_lengths=True, **SMALL).fit(
+    model = acqh.ACQH(8, targets={"labels": 1.0}, normalize_items=True, **SMALL).fit(
         views, data.labels
     )
     alone = model.embed({"image": views["image"]})
@@ -234,15 +234,15 @@ def test_views_that_no_item_has_both_of_meet_in_the_labels(data):
         alpha = 1e-3 * np.sum(centred**2) / features.shape[1]
         block = space.blocks[name].transform(data.views[name][rows])
         expected = Ridge(alpha=alpha).fit(features, block)
-        found = space.predictors["labels"][name]
-        np.testing.assert_allclose(found.coefficients, expected.coef_.T, atol=1e-9)
+        result = space.predictors["labels"][name]
+        np.testing.assert_allclose(result.coefficients, expected.coef_.T, atol=1e-9)
 
 
 def test_unlabelled_items_are_as_long_as_labelled_ones(data):
     labels = data.labels.copy()
     labels[::2] = 0
     fair = acqh.ACQH(8, targets=MIXED, **SMALL).fit(data.views, labels)
-    plain = acqh.ACQH(8, targets=MIXED, equal_lengths=False, **SMALL).fit(data.views, labels)
+    plain = acqh.ACQH(8, targets=MIXED, normalize_items=False, **SMALL).fit(data.views, labels)
     ratios = []
     for model in (fair, plain):
         described = np.concatenate(
@@ -257,7 +257,7 @@ def test_unlabelled_items_are_as_long_as_labelled_ones(data):
     assert abs(ratios[0] - 1) < abs(ratios[1] - 1)
 
 
-def test_items_of_the_usual_length_are_coded_as_they_are(data):
+def test_cosine_targets_give_items_of_unit_norm(data):
     rng = np.random.default_rng(0)
     teacher = rng.normal(size=(240, 6)) + 2.0
     teacher /= np.linalg.norm(teacher, axis=1, keepdims=True)
@@ -273,7 +273,7 @@ def test_items_of_the_usual_length_are_coded_as_they_are(data):
         np.testing.assert_allclose(np.linalg.norm(described, axis=1), 1.0, atol=1e-9)
 
 
-def test_an_item_that_nothing_is_known_of_is_scored_like_the_mean_of_all(data):
+def test_an_item_without_any_view_is_scored_like_the_mean(data):
     views = {**data.views, "noise": np.zeros((240, 2))}
     model = acqh.ACQH(24, targets=MIXED, **SMALL).fit(views, data.labels)
     space = model.space_
@@ -290,8 +290,8 @@ def test_another_encoder_of_queries_finds_the_same_items(data, targets, by, tmp_
     codes = model.encode(data.views, labels=data.labels)
     newer = np.tanh(data.views["text"] @ np.random.default_rng(0).normal(size=(9, 20)))
     before = model.project(data.views["text"], view="text") @ model.decode(codes).T
-    given = {"codes": codes, "views": dict(data.views), "labels": {"labels": data.labels}}[by]
-    model.refit_queries({"text": newer}, given)
+    inputs = {"codes": codes, "views": dict(data.views), "labels": {"labels": data.labels}}[by]
+    model.refit_queries({"text": newer}, inputs)
     after = model.project(newer, view="text") @ model.decode(codes).T
     assert np.corrcoef(before.ravel(), after.ravel())[0, 1] > 0.6
     assert model.encode({"text": newer}).shape == (240, 3)
@@ -304,7 +304,7 @@ def test_another_encoder_of_queries_finds_the_same_items(data, targets, by, tmp_
         again.partial_fit(data)
 
 
-def test_another_encoder_of_queries_is_learnt_with_more_components_than_labels(data):
+def test_a_new_query_encoder_can_have_more_components_than_labels(data):
     model = acqh.ACQH(40, similarity="dot", **SMALL).fit(data)
     codes = model.encode(labels=data.labels)
     before = model.project(data.views["text"], view="text") @ model.decode(codes).T
@@ -334,7 +334,7 @@ def test_the_error_never_rises_and_stays_above_its_bound(mixed):
     assert mixed.objective_[-1] >= mixed.lower_bound_ > 0
 
 
-def test_wrong_input_is_refused_with_the_reason(data):
+def test_wrong_input_is_rejected_with_the_reason(data):
     views = data.views
     absent = acqh.MultiViewData(
         {**views, "teacher": views["text"]}, present={"teacher": np.zeros(240, dtype=bool)}
@@ -374,12 +374,12 @@ def test_wrong_input_is_refused_with_the_reason(data):
 
 
 def test_statistics_that_keep_different_things_do_not_add_up(data):
-    few = Statistics.of(data.views, None, config=StatisticsConfig(frozenset(), 10))
+    few = Statistics.from_views(data.views, None, config=StatisticsConfig(frozenset(), 10))
     with pytest.raises(InvalidInputError, match="configs"):
-        few + Statistics.of(data.views, None)
+        few + Statistics.from_views(data.views, None)
 
 
-def test_an_encoder_of_queries_that_cannot_be_learnt_leaves_the_model_as_it_was(data):
+def test_a_failed_fit_of_a_query_encoder_leaves_the_model_unchanged(data):
     model = acqh.ACQH(8, targets=MIXED, **SMALL).fit(data)
     codes = model.encode(data.views, labels=data.labels)
     before = {view: model.project(rows, view=view) for view, rows in data.views.items()}

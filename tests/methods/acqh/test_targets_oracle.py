@@ -1,4 +1,4 @@
-"""Targets against a slow transcription, row by row, in which nothing is summed up first."""
+"""Targets, compared with a slow transcription row by row without statistics."""
 
 import numpy as np
 import pytest
@@ -13,16 +13,16 @@ RIDGE = 1e-2
 def blocks_of(X, L, has):
     """Return the block of every target for every row that has it; NaN elsewhere."""
     n = len(L)
-    found = {}
+    result = {}
     known = L[has["labels"]].astype(float)
-    found["labels"] = np.full((n, L.shape[1]), np.nan)
-    found["labels"][has["labels"]] = known / np.sqrt(np.mean(np.sum(known**2, axis=1)))
+    result["labels"] = np.full((n, L.shape[1]), np.nan)
+    result["labels"][has["labels"]] = known / np.sqrt(np.mean(np.sum(known**2, axis=1)))
     for name, x in X.items():
         rows = x[has[name]]
         centred = rows - rows.mean(axis=0)
-        found[name] = np.full(x.shape, np.nan)
-        found[name][has[name]] = centred / np.sqrt(np.mean(np.sum(centred**2, axis=1)))
-    return found
+        result[name] = np.full(x.shape, np.nan)
+        result[name][has[name]] = centred / np.sqrt(np.mean(np.sum(centred**2, axis=1)))
+    return result
 
 
 def ridge_fit(x, y):
@@ -133,8 +133,8 @@ WAYS = [
 @pytest.mark.parametrize("known", WAYS)
 def test_unquantized_scores_are_those_of_the_transcription(case, known):
     model, oracle, X, L, _ = case
-    whole = oracle.has["labels"] & oracle.has["image"] & oracle.has["text"]
-    rows = np.flatnonzero(whole)[:12]
+    full = oracle.has["labels"] & oracle.has["image"] & oracle.has["text"]
+    rows = np.flatnonzero(full)[:12]
     items = np.array([oracle.stretch(oracle.describe(row, known)) for row in rows])
     views = {name: X[name][rows] for name in known if name != "labels"}
     labels = L[rows] if "labels" in known else None
@@ -154,8 +154,8 @@ def test_maps_are_the_principal_components_in_the_metric_of_queries(case):
     alone = [(row, view) for view in X for row in np.flatnonzero(oracle.has[view])]
     metric = 0.0
     for view in X:
-        asked = np.array([oracle.describe(row, (view,)) for row, own in alone if own == view])
-        moment = asked.T @ asked
+        queries = np.array([oracle.describe(row, (view,)) for row, own in alone if own == view])
+        moment = queries.T @ queries
         metric = metric + moment / np.trace(moment) / len(X)
     points += [(oracle.describe(row, (view,)), 1 / len(alone)) for row, view in alone]
     vectors = np.array([oracle.stretch(point) for point, _ in points])
@@ -164,8 +164,8 @@ def test_maps_are_the_principal_components_in_the_metric_of_queries(case):
     energies = np.linalg.eigvalsh(half @ (vectors.T * weights) @ vectors @ half)[::-1]
     placed = [model.embed(data, labels=data.labels)]
     placed += [model.embed({view: X[view][oracle.has[view]]}) for view in X]
-    found = np.concatenate(placed)
-    spread = (found.T * weights) @ found
+    result = np.concatenate(placed)
+    spread = (result.T * weights) @ result
     np.testing.assert_allclose(spread, np.diag(np.diag(spread)), atol=1e-8)
     # Code vectors are the components, scaled to a mean squared length of one.
     rank = np.count_nonzero(np.diag(spread) > 1e-9)

@@ -69,8 +69,8 @@ def test_models_and_codes_of_tensors_are_those_of_arrays(device, name):
         vectors = model.project(rows, view=view)
         assert vectors.device == rows.device
         assert vectors.dtype == torch.float32
-        wanted = expected.project(views[view], view=view)
-        np.testing.assert_allclose(vectors.cpu().numpy(), wanted, rtol=1e-3, atol=1e-4)
+        target = expected.project(views[view], view=view)
+        np.testing.assert_allclose(vectors.cpu().numpy(), target, rtol=1e-3, atol=1e-4)
         codes = model.encode({view: rows})
         assert codes.device == rows.device
         # Rounding may settle a tie differently.
@@ -78,15 +78,15 @@ def test_models_and_codes_of_tensors_are_those_of_arrays(device, name):
     assert share_that_differs(model.encode(tensors), expected.encode(views)) <= 0.01
     codes = model.encode(tensors, labels=on_device)
     assert share_that_differs(codes, expected.encode(views, labels=labels)) <= 0.01
-    found = model.embed(tensors, labels=on_device).cpu().numpy()
-    np.testing.assert_allclose(found, expected.embed(views, labels=labels), rtol=1e-3, atol=1e-4)
+    result = model.embed(tensors, labels=on_device).cpu().numpy()
+    np.testing.assert_allclose(result, expected.embed(views, labels=labels), rtol=1e-3, atol=1e-4)
     decoded = model.decode(codes)
     assert decoded.device == codes.device
     np.testing.assert_allclose(decoded.cpu().numpy(), model.decode(codes.cpu().numpy()), atol=1e-6)
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_items_are_coded_by_tensors_of_labels_alone(device):
+def test_items_are_encoded_from_tensors_of_labels_alone(device):
     views, labels = make_data()
     for settings in (SETTINGS["labels"], SETTINGS["both"]):
         model = make_model(**settings).fit(views, labels)
@@ -99,7 +99,7 @@ def test_items_are_coded_by_tensors_of_labels_alone(device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_arrays_are_taken_to_a_device_and_come_back_as_arrays(device):
+def test_arrays_are_moved_to_a_device_and_returned_as_arrays(device):
     views, labels = make_data()
     expected = make_model().fit(views, labels)
     model = make_model().fit(views, labels, device=device)
@@ -113,8 +113,8 @@ def test_arrays_are_taken_to_a_device_and_come_back_as_arrays(device):
 
 def scores(model, views):
     """Return scores of image queries before quantization: codebooks may follow from rounding."""
-    found = model.project(views["image"], view="image") @ model.embed(views).T
-    return found if isinstance(found, np.ndarray) else found.cpu().numpy()
+    result = model.project(views["image"], view="image") @ model.embed(views).T
+    return result if isinstance(result, np.ndarray) else result.cpu().numpy()
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -133,7 +133,7 @@ def test_kernel_maps_of_tensors_are_those_of_arrays(device, name):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_kernels_of_arrays_are_learnt_and_used_on_a_device(device):
+def test_kernels_of_arrays_are_fitted_and_used_on_a_device(device):
     views, labels = make_data()
     first = {name: matrix[:300] for name, matrix in views.items()}
     more = {name: matrix[300:] for name, matrix in views.items()}
@@ -160,9 +160,9 @@ def test_tensors_are_added_and_forgotten_in_parts(device):
     def part(rows):
         return {name: it[rows] for name, it in tensors.items()}, on_device[rows]
 
-    whole = make_model().fit(tensors, on_device, max_memory=1 << 17)
+    full = make_model().fit(tensors, on_device, max_memory=1 << 17)
     model = make_model().fit(*part(slice(0, 300))).partial_fit(*part(slice(300, None)))
-    np.testing.assert_allclose(model.codebooks_, whole.codebooks_, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(model.codebooks_, full.codebooks_, rtol=1e-3, atol=1e-4)
     model.forget(*part(slice(300, None)))
     before = make_model().fit(*part(slice(0, 300)))
     np.testing.assert_allclose(model.codebooks_, before.codebooks_, rtol=1e-3, atol=1e-4)
@@ -186,7 +186,7 @@ def test_a_model_of_tensors_is_saved_and_loaded(tmp_path):
     assert np.array_equal(acqh.load(tmp_path / "model").encode(views), model.encode(views))
 
 
-def test_wrong_tensors_are_refused():
+def test_wrong_tensors_are_rejected():
     views, labels = make_data()
     tensors = to_device(views, "cpu")
     with pytest.raises(LabelError, match="rows"):
@@ -209,7 +209,7 @@ def test_wrong_tensors_are_refused():
         mapped.project(tensors["image"], view="image")
 
 
-def test_a_device_that_is_not_there_is_refused():
+def test_a_missing_device_is_rejected():
     views, labels = make_data()
     absent = "xpu" if torch.cuda.is_available() else "cuda"
     model = make_model()

@@ -18,12 +18,12 @@ def make_wide(seed=0):
 
 def test_more_features_than_items_are_solved_in_the_items_space_with_the_same_result():
     views, labels = make_wide()
-    whole = acqh.MultiViewData({"image": views["image"]}, labels)
+    full = acqh.MultiViewData({"image": views["image"]}, labels)
     # Strengths are relative to the mean of as many diagonal entries as there are features.
     ridge = 0.01
     settings = {"n_codebooks": 2, "codebook_size": 16, "random_state": 0}
-    primal = acqh.ACQH(4, ridge=ridge * N_FEATURES / N_ITEMS, **settings).fit(iter([whole]))
-    dual = acqh.ACQH(4, ridge=ridge, **settings).fit(whole)
+    primal = acqh.ACQH(4, ridge=ridge * N_FEATURES / N_ITEMS, **settings).fit(iter([full]))
+    dual = acqh.ACQH(4, ridge=ridge, **settings).fit(full)
     assert primal.stats_.views["image"].n_features == N_FEATURES
     assert dual.stats_.views["image"].n_features == N_ITEMS
     assert dual.n_features_in_ == {"image": N_FEATURES}
@@ -42,7 +42,7 @@ def test_a_model_of_wide_data_is_saved_and_loaded(tmp_path):
     np.testing.assert_array_equal(again.encode(views), model.encode(views))
 
 
-def test_more_items_for_a_model_of_wide_data_are_refused_and_forgetting_works():
+def test_partial_fit_on_wide_data_is_rejected_and_forget_works():
     views, labels = make_wide()
     model = acqh.ACQH(4, n_codebooks=2, random_state=0).fit(views, labels)
     with pytest.raises(InvalidInputError, match="'image' had more features than items"):

@@ -1,4 +1,4 @@
-"""CCQ and stacked quantizers: exact steps, honest norms, the same ranking in an index."""
+"""CCQ and stacked quantizers: exact steps, exact norms, the same ranking in an index."""
 
 from itertools import pairwise
 
@@ -38,8 +38,8 @@ def test_standard_rows_are_the_standardised_matrix(seed):
         np.testing.assert_allclose(rows.times(np.eye(4)), expected, atol=1e-9)
         np.testing.assert_allclose(rows.transpose_times(targets), expected.T @ targets, atol=1e-9)
         assert rows.squared_norm == pytest.approx(np.sum(expected**2))
-        found = regress_views({"a": rows}, targets, 0.1)
-        coefficients, intercept = found["projections_"]["a"], found["intercepts_"]["a"]
+        result = regress_views({"a": rows}, targets, 0.1)
+        coefficients, intercept = result["projections_"]["a"], result["intercepts_"]["a"]
         gram = expected.T @ expected + 0.1 * np.eye(4)
         predicted = expected @ np.linalg.solve(gram, expected.T @ targets)
         np.testing.assert_allclose(X @ coefficients + intercept, predicted, atol=1e-8)
@@ -71,7 +71,7 @@ def test_ccq_rotations_and_codebooks_never_raise_the_objective(seed):
 
 
 @pytest.mark.parametrize("method", [CCQ, Stacked])
-def test_an_index_ranks_items_by_distance_as_the_method_says(method, data):
+def test_an_index_ranks_items_by_the_distance_of_the_method(method, data):
     model = method(2, 64, random_state=0).fit(data.views)
     codes = model.encode(data.views, mode="fused")
     assert codes.shape == (200, 3)
@@ -84,9 +84,9 @@ def test_an_index_ranks_items_by_distance_as_the_method_says(method, data):
     np.testing.assert_array_equal(queries[:, -1], -0.5)
     distances = -2 * queries[:, :-1] @ vectors.T + norms
     index = acqh.index.CodeIndex(model.codebooks_).add(codes)
-    found = index.search(queries, k=200)
+    result = index.search(queries, k=200)
     for row in range(5):
-        ranked = distances[row, found.ids[row].astype(int)]
+        ranked = distances[row, result.ids[row].astype(int)]
         assert np.all(np.diff(ranked) > -1e-4)
 
 
@@ -111,7 +111,7 @@ def test_sparse_features_give_the_fit_of_dense_ones(method, data):
     assert sparse_fit.objective_[-1] == pytest.approx(dense_fit.objective_[-1], rel=1e-6)
 
 
-def test_stacked_quantizes_one_view_or_all_and_says_where_there_is_no_such_view(data):
+def test_stacked_quantizes_one_view_or_all_and_rejects_unknown_views(data):
     assert Stacked(2, 8, random_state=0).fit(data.views).n_components_ == 20
     one = Stacked(2, 8, base_view="text", random_state=0).fit(data.views)
     assert one.n_components_ == 8
@@ -130,7 +130,7 @@ def test_more_codebooks_leave_less_error(data):
     assert errors[0] > errors[1] > errors[2]
 
 
-def test_unpaired_views_and_several_for_one_are_refused(data):
+def test_unpaired_views_and_several_for_one_are_rejected(data):
     model = CCQ(2, 8, random_state=0).fit(data.views)
     with pytest.raises(ViewError, match="rows"):
         model.encode({"image": data.views["image"][:3], "text": data.views["text"]})
@@ -142,6 +142,6 @@ def test_all_principal_components_lose_nothing_of_the_standardised_views(data):
     model = Stacked(1, 8, n_components=None, random_state=0).fit(data.views)
     # One word for all would leave the variance, which is one a view.
     assert model.objective_[0] < 2 * len(data)
-    whole = Stacked(1, 2, n_components=None, max_iter=1, random_state=0).fit(data.views)
+    full = Stacked(1, 2, n_components=None, max_iter=1, random_state=0).fit(data.views)
     few = Stacked(1, 2, n_components=2, max_iter=1, random_state=0).fit(data.views)
-    assert few.objective_[-1] < whole.objective_[-1]
+    assert few.objective_[-1] < full.objective_[-1]

@@ -1,4 +1,4 @@
-"""CMFH: each step is the minimum it says it is, and new items are coded as training items are."""
+"""CMFH: each step is a minimum, and new items are encoded like training items."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 @given(seeds)
-def test_no_small_change_lowers_what_a_step_minimises(seed):
+def test_no_small_change_lowers_the_objective_of_a_step(seed):
     rng = np.random.default_rng(seed)
     n_items, n_bits, widths = 15, int(rng.integers(1, 6)), {"a": 4, "b": 3}
     F = {v: rng.normal(size=(n_items, d)) for v, d in widths.items()}
@@ -46,7 +46,7 @@ def test_no_small_change_lowers_what_a_step_minimises(seed):
     assert objective(U, P, nudge(best_V)) > objective(U, P, best_V)
 
 
-def test_training_items_coded_as_new_ones_get_the_codes_they_learnt():
+def test_training_items_encoded_as_new_ones_get_their_training_codes():
     data = acqh.make_multiview(120, {"image": 9, "text": 12, "sound": 6}, random_state=0)
     model = CMFH(16, random_state=0).fit(data.views)
     np.testing.assert_array_equal(model.encode(data.views, mode="fused"), model.training_codes_)

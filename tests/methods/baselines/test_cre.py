@@ -1,4 +1,4 @@
-"""CRE: each step is the best there is, and the affinity matrix is never formed."""
+"""CRE: each step is optimal, and the affinity matrix is never formed."""
 
 import numpy as np
 import pytest
@@ -19,8 +19,8 @@ def test_the_affinity_sums_cosines_of_centred_unit_rows(seed):
         rows = views[name] / np.linalg.norm(views[name], axis=1, keepdims=True)
         rows -= rows.mean(axis=0)
         expected += weight * rows @ rows.T / np.mean(np.sum(rows**2, axis=1))
-    found = Affinity.of(views, {"a": 0.25, "b": 0.75}) @ np.eye(20)
-    np.testing.assert_allclose(found, expected, atol=1e-10)
+    result = Affinity.of(views, {"a": 0.25, "b": 0.75}) @ np.eye(20)
+    np.testing.assert_allclose(result, expected, atol=1e-10)
 
 
 @given(seeds, st.integers(0, 4))
@@ -53,6 +53,6 @@ def test_no_other_codes_are_better_than_the_updated_ones(seed):
         rng.normal(size=(12, 3)),
         rng.normal(size=(12, 3)),
     )
-    found = update_codes(B, A, Z, 0.7, pull)
+    result = update_codes(B, A, Z, 0.7, pull)
     gain = A @ Z + 0.7 * Z + pull
-    assert np.vdot(found, gain) == pytest.approx(np.abs(gain).sum())
+    assert np.vdot(result, gain) == pytest.approx(np.abs(gain).sum())

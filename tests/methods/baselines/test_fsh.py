@@ -12,14 +12,14 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 @given(seeds, st.integers(1, 6))
-def test_links_go_to_the_nearest_anchors_with_equal_weight(seed, n_neighbours):
+def test_links_go_to_the_nearest_anchors_with_equal_weight(seed, n_neighbors):
     # Whole numbers, so that some anchors are equally near.
     distances = np.random.default_rng(seed).integers(0, 5, (7, 6)).astype(float)
-    links = link_to_nearest(distances, n_neighbours).toarray()
+    links = link_to_nearest(distances, n_neighbors).toarray()
     np.testing.assert_allclose(links.sum(axis=1), 1)
     for row, weights in zip(distances, links, strict=True):
         assert set(np.flatnonzero(weights)) == set(
-            sorted(range(6), key=lambda j: (row[j], j))[:n_neighbours]
+            sorted(range(6), key=lambda j: (row[j], j))[:n_neighbors]
         )
 
 
@@ -55,6 +55,6 @@ def test_a_small_feature_weight_gives_one_code_to_all():
 
 def test_fewer_items_than_anchors_all_serve_as_anchors():
     data = acqh.make_multiview(20, random_state=0)
-    model = FSH(8, n_anchors=50, n_neighbours=60, random_state=0).fit(data.views)
+    model = FSH(8, n_anchors=50, n_neighbors=60, random_state=0).fit(data.views)
     assert model.training_codes_.shape == (20, 1)
     assert model.objective_[-1] == pytest.approx(min(model.objective_))

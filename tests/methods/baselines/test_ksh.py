@@ -1,4 +1,4 @@
-"""KSH: its factored residual, its gradient, and bits that never do worse than their start."""
+"""KSH: its factored residual, its gradient, and bits that never get worse."""
 
 import numpy as np
 import pytest
@@ -21,16 +21,16 @@ def draw(seed, n_items=20, n_features=4):
     features, _ = np.linalg.qr(rng.normal(size=(n_items, n_features)))
     learnt = rng.choice([-1.0, 1.0], (n_items, 2))
     residual = Residual.of(labels, 5).less(learnt[:, 0]).less(learnt[:, 1])
-    whole = np.where(labels.astype(int) @ labels.T > 0, 5.0, -5.0) - learnt @ learnt.T
-    return rng, labels, features, residual, whole
+    full = np.where(labels.astype(int) @ labels.T > 0, 5.0, -5.0) - learnt @ learnt.T
+    return rng, labels, features, residual, full
 
 
 @given(seeds)
 def test_the_residual_equals_that_of_the_whole_similarity_matrix(seed):
-    rng, labels, features, residual, whole = draw(seed)
-    np.testing.assert_allclose(residual @ features, whole @ features, atol=1e-9)
-    vector = rng.normal(size=len(whole))
-    np.testing.assert_allclose(residual @ vector, whole @ vector, atol=1e-9)
+    rng, labels, features, residual, full = draw(seed)
+    np.testing.assert_allclose(residual @ features, full @ features, atol=1e-9)
+    vector = rng.normal(size=len(full))
+    np.testing.assert_allclose(residual @ vector, full @ vector, atol=1e-9)
     from_sparse = Residual.of(sp.csr_array(labels), 5) @ vector
     np.testing.assert_allclose(from_sparse, Residual.of(labels, 5) @ vector)
 
@@ -50,9 +50,9 @@ def test_the_gradient_is_that_of_finite_differences(seed):
 @given(seeds)
 @settings(max_examples=20)
 def test_a_bit_starts_at_the_leading_eigenvector_and_ends_no_worse(seed):
-    _, _, features, residual, whole = draw(seed)
+    _, _, features, residual, full = draw(seed)
     start = start_bit(features, residual)
-    quadratic = features.T @ whole @ features
+    quadratic = features.T @ full @ features
     assert start @ start == pytest.approx(len(features))
     assert start @ quadratic @ start / len(features) == pytest.approx(
         np.linalg.eigvalsh(quadratic)[-1]
@@ -60,10 +60,10 @@ def test_a_bit_starts_at_the_leading_eigenvector_and_ends_no_worse(seed):
     w, signs = learn_bit(features, residual, 100)
     np.testing.assert_array_equal(signs, np.where(features @ w >= 0, 1, -1))
     first = np.where(features @ start >= 0, 1, -1)
-    assert signs @ whole @ signs >= first @ whole @ first - 1e-9
+    assert signs @ full @ signs >= first @ full @ first - 1e-9
 
 
-def test_bits_are_learnt_from_the_base_view_and_predicted_from_the_others():
+def test_bits_are_fitted_on_the_base_view_and_predicted_from_the_others():
     data = acqh.make_multiview(150, n_labels=3, random_state=0)
     last = KSH(8, random_state=0).fit(data.views, data.labels)
     assert last.base_view_ == "text"

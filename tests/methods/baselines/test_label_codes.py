@@ -1,4 +1,4 @@
-"""Update steps of the methods that learn codes from labels: each is the minimum it claims."""
+"""Update steps of methods that fit codes to labels: each is a minimum."""
 
 from itertools import product
 
@@ -29,8 +29,8 @@ def test_dch_codes_never_raise_the_objective(seed):
     _, features, L, B = draw(seed)
     views = ViewRidge(features, 0.7, 0.1)
     W, P = Rows(B).ridge(1.0)(L), views.solve(B)
-    found = dch.update_codes(B, L, W, views.predict(P))
-    before, after = (dch.objective(codes, L, W, 1.0, views, P) for codes in (B, found))
+    result = dch.update_codes(B, L, W, views.predict(P))
+    before, after = (dch.objective(codes, L, W, 1.0, views, P) for codes in (B, result))
     assert after <= before + 1e-9
     expected = np.square(L - B @ W).sum() + np.square(W).sum()
     for view, F in features.items():
@@ -42,13 +42,13 @@ def test_dch_codes_never_raise_the_objective(seed):
 def test_fdch_codes_are_the_best_of_all_signs(seed):
     rng, _, _, B = draw(seed)
     fitted, predicted, drift = rng.normal(size=B.shape), rng.normal(size=B.shape), rng.normal()
-    found = fdch.update_codes(B, fitted, np.array([[drift]]), predicted)
+    result = fdch.update_codes(B, fitted, np.array([[drift]]), predicted)
 
     def loss(codes, row):
         # The views' term less what does not depend on the codes.
         return np.square(codes - fitted[row] - drift).sum() - 2 * codes @ predicted[row]
 
-    for row, codes in enumerate(found):
+    for row, codes in enumerate(result):
         best = min(loss(np.array(signs), row) for signs in product((-1.0, 1.0), repeat=len(codes)))
         assert loss(codes, row) == pytest.approx(best)
 
@@ -87,7 +87,7 @@ def test_dcmh_discrete_codes_never_raise_the_objective(seed):
     other, F, n_bits = random_signs(rng, B.shape), features["image"], B.shape[1]
     similarity = LabelSimilarity.signed(L)
     W, P = Rows(B).ridge(1.0)(L), Rows(F).ridge(0.1)(B)
-    found = dcmh_discrete.update_codes(
+    result = dcmh_discrete.update_codes(
         B, other, similarity, 0.5 * L @ W.T, 0.2 * F @ P, 0.5 * W @ W.T
     )
 
@@ -96,7 +96,7 @@ def test_dcmh_discrete_codes_never_raise_the_objective(seed):
         total += 0.5 * np.square(L - codes @ W).sum()
         return total + 0.2 * np.square(codes - F @ P).sum()
 
-    assert loss(found) <= loss(B) + 1e-9
+    assert loss(result) <= loss(B) + 1e-9
 
 
 def test_dcmh_discriminant_codes_are_the_signs_of_the_real_minimum():

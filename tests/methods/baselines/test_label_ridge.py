@@ -21,11 +21,11 @@ def wiki(data_dir):
         return acqh.MultiViewData(views, file["labels"], splits=splits, name="wiki")
 
 
-def test_wiki_with_the_official_split_gives_the_known_figures(wiki):
+def test_wiki_with_the_official_split_gives_the_known_results(wiki):
     rows = evaluate(LabelRidge(), wiki, make_split(wiki, "labelled", official=True))
-    found = {row.direction: row.map_all for row in rows}
-    assert found["image->text"] == pytest.approx(0.387, abs=0.01)
-    assert found["text->image"] == pytest.approx(0.725, abs=0.01)
+    result = {row.direction: row.map_all for row in rows}
+    assert result["image->text"] == pytest.approx(0.387, abs=0.01)
+    assert result["text->image"] == pytest.approx(0.725, abs=0.01)
 
 
 def test_constant_codes_give_chance_on_wiki(wiki):
@@ -40,10 +40,10 @@ def test_constant_codes_give_chance_on_wiki(wiki):
 
 
 def test_chunks_give_the_same_fit_as_the_whole(data):
-    whole = LabelRidge().fit(data)
+    full = LabelRidge().fit(data)
     parts = LabelRidge().fit(data.chunks(37))
-    for view, found in whole.projections_.items():
-        np.testing.assert_allclose(parts.projections_[view], found, rtol=1e-9, atol=1e-12)
+    for view, result in full.projections_.items():
+        np.testing.assert_allclose(parts.projections_[view], result, rtol=1e-9, atol=1e-12)
 
 
 def test_sparse_and_dense_views_give_the_same_fit(data):
@@ -77,7 +77,7 @@ def test_feature_maps_are_applied_to_queries_too(data):
     )
 
 
-def test_wrong_input_is_refused_with_the_reason(data):
+def test_wrong_input_is_rejected_with_the_reason(data):
     control = LabelRidge()
     with pytest.raises(NotFittedError, match="call fit first"):
         control.project(data.views["image"], view="image")

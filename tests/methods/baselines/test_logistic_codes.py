@@ -1,4 +1,4 @@
-"""GSPH and SePH: codes of label similarities, and probabilities that views put together."""
+"""GSPH and SePH: codes of label similarities, and probabilities from several views."""
 
 import numpy as np
 import pytest
@@ -28,22 +28,22 @@ def test_gsph_columns_are_exact_minima_in_the_box(seed):
     n_items, n_bits = int(rng.integers(1, 12)), int(rng.integers(1, 6))
     similarity = LabelSimilarity.cosine(draw_labels(rng, n_items))
     A, B = rng.uniform(-1, 1, (2, n_items, n_bits))
-    found = gsph.update_factor(A, B, n_bits * (similarity @ B))
-    before, after = (similarity.distance_to_product(n_bits, each, B) for each in (A, found))
+    result = gsph.update_factor(A, B, n_bits * (similarity @ B))
+    before, after = (similarity.distance_to_product(n_bits, each, B) for each in (A, result))
     assert after <= before + 1e-9
-    assert np.abs(found).max() <= 1.0
+    assert np.abs(result).max() <= 1.0
     # The last column was solved with all others as they are now.
-    column = found[:, -1]
+    column = result[:, -1]
     for other in (column + 1e-3, column - 1e-3):
-        moved = found.copy()
+        moved = result.copy()
         moved[:, -1] = np.clip(other, -1, 1)
         assert similarity.distance_to_product(n_bits, moved, B) >= after - 1e-9
 
 
 def test_gsph_leaves_a_column_alone_that_meets_nothing():
     A = np.array([[0.5, -0.2]])
-    found = gsph.update_factor(A, np.array([[0.0, 1.0]]), np.array([[0.0, 0.3]]))
-    np.testing.assert_allclose(found, [[0.5, 0.3]])
+    result = gsph.update_factor(A, np.array([[0.0, 1.0]]), np.array([[0.0, 0.3]]))
+    np.testing.assert_allclose(result, [[0.5, 0.3]])
 
 
 def divergence_slowly(H, labels):
@@ -59,7 +59,7 @@ def divergence_slowly(H, labels):
 
 
 @pytest.mark.parametrize("block_pairs", [1, 40, 10_000])
-def test_the_divergence_and_its_gradient_are_right_whatever_the_blocks(block_pairs, monkeypatch):
+def test_the_divergence_and_its_gradient_are_independent_of_blocks(block_pairs, monkeypatch):
     monkeypatch.setattr(seph, "_BLOCK_PAIRS", block_pairs)
     rng = np.random.default_rng(0)
     labels, H = draw_labels(rng, 9), rng.normal(size=(9, 3))
@@ -126,7 +126,7 @@ def test_views_of_a_seph_item_are_put_together_by_bayes(data):
     )
 
 
-def test_seph_learns_from_some_of_the_items_where_there_are_many(data):
+def test_seph_trains_on_a_sample_of_many_items(data):
     maps = RBFAnchors(1000, variant="rbf_mean")
     method = seph.SePH(4, feature_maps=maps, max_train=30, max_iter=5, random_state=0).fit(data)
     assert method.feature_maps_["image"].anchors_.shape == (30, 10)

@@ -1,4 +1,4 @@
-"""LSSH: sparse codes and bases are the minima they say they are."""
+"""LSSH: sparse codes and bases are minima."""
 
 import numpy as np
 import pytest
@@ -40,14 +40,14 @@ def test_sparse_codes_go_towards_those_of_coordinate_descent(seed):
     rows = rng.normal(size=(6, 5))
     gram, products = dictionary @ dictionary.T, rows @ dictionary.T
     penalties = 0.3 * np.abs(products).max(axis=1)
-    found = code_sparsely(rows, dictionary, 0.3, n_steps=2000)
+    result = code_sparsely(rows, dictionary, 0.3, n_steps=2000)
     expected = lasso_slowly(gram, products, penalties, 500)
-    np.testing.assert_allclose(found @ dictionary, expected @ dictionary, atol=1e-3)
+    np.testing.assert_allclose(result @ dictionary, expected @ dictionary, atol=1e-3)
 
 
 @given(seeds, st.sampled_from([0.1, 0.3, 0.8]))
 @settings(max_examples=15)
-def test_few_steps_lower_what_sparse_codes_cost(seed, sparsity):
+def test_a_few_steps_lower_the_cost_of_sparse_codes(seed, sparsity):
     rng = np.random.default_rng(seed)
     dictionary = rng.normal(size=(60, 8))
     rows = rng.normal(size=(5, 8))
@@ -101,20 +101,20 @@ def test_bases_reach_the_optimum_of_the_dual(seed):
 
 def test_basis_rows_that_no_code_uses_stay_as_they_were():
     start = np.eye(3)
-    found = update_basis(np.diag([2.0, 0.0, 1.0]), np.full((3, 3), 0.1), start)
-    np.testing.assert_array_equal(found[1], start[1])
-    np.testing.assert_allclose(found[0], 0.05)
+    result = update_basis(np.diag([2.0, 0.0, 1.0]), np.full((3, 3), 0.1), start)
+    np.testing.assert_array_equal(result[1], start[1])
+    np.testing.assert_allclose(result[0], 0.05)
 
 
 @given(seeds)
 def test_factors_are_the_least_squares_solution(seed):
     rng = np.random.default_rng(seed)
     Y, U, linked = rng.normal(size=(6, 4)), rng.normal(size=(3, 4)), rng.normal(size=(6, 3))
-    found = update_factors(Y @ U.T, linked, U, 0.7)
+    result = update_factors(Y @ U.T, linked, U, 0.7)
     stacked = np.vstack([U.T, np.sqrt(0.7) * np.eye(3)])
     targets = np.hstack([Y, np.sqrt(0.7) * linked])
     expected = np.linalg.lstsq(stacked, targets.T, rcond=None)[0].T
-    np.testing.assert_allclose(found, expected, atol=1e-9)
+    np.testing.assert_allclose(result, expected, atol=1e-9)
 
 
 def test_inverse_distances_of_dense_and_sparse_rows_are_zero_only_at_the_centre():
@@ -143,7 +143,7 @@ def test_either_view_can_be_the_sparse_one_and_a_part_can_be_enough():
     )
 
 
-def test_a_wrong_or_constant_sparse_view_is_refused():
+def test_a_wrong_or_constant_sparse_view_is_rejected():
     data = acqh.make_multiview(50, {"image": 10, "text": 8}, random_state=0)
     with pytest.raises(ViewError, match="sparse_view is 'sound'"):
         LSSH(8, sparse_view="sound").fit(data.views)

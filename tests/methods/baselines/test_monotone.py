@@ -1,4 +1,4 @@
-"""Objectives of methods whose every step is a minimum never rise, whatever the data."""
+"""Objectives of methods with exact steps never rise."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Objectives of the other methods whose every step is a minimum never rise either."""
+"""Objectives of unsupervised methods with exact steps never rise."""
 
 import warnings
 

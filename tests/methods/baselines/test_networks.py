@@ -1,4 +1,4 @@
-"""The methods that train networks: gradients, devices, randomness, and life without torch."""
+"""Methods that train networks: gradients, devices, randomness, and use without torch."""
 
 import sys
 
@@ -71,12 +71,12 @@ def test_constant_features_are_not_divided_by_zero():
 
 
 def test_a_sure_network_turns_a_bit_and_an_unsure_one_does_not():
-    found = reconstruct_codes(np.array([[-3.0, -0.5, 3.0]]), np.array([[1.0, 1.0, -1.0]]))
-    np.testing.assert_array_equal(found, [[-1.0, 1.0, 1.0]])
+    result = reconstruct_codes(np.array([[-3.0, -0.5, 3.0]]), np.array([[1.0, 1.0, -1.0]]))
+    np.testing.assert_array_equal(result, [[-1.0, 1.0, 1.0]])
 
 
 @METHODS
-def test_numpy_gives_what_the_trained_network_gave(cls, torch, data):
+def test_numpy_reproduces_the_trained_network(cls, torch, data):
     model = cls(8, **QUICK).fit(data.views, data.labels)
     for view, X in data.views.items():
         hidden = torch.tensor(X @ model.hidden_weights_[view] + model.hidden_biases_[view]).relu()
@@ -103,14 +103,14 @@ def test_without_torch_methods_are_listed_and_fit_names_the_extra(cls, data, mon
 
 
 @METHODS
-def test_a_device_that_is_not_there_is_an_error(cls, torch, data):
+def test_a_missing_device_is_an_error(cls, torch, data):
     with pytest.raises(DeviceError, match="cuda:99"):
         cls(8, device="cuda:99").fit(data.views, data.labels)
 
 
 @METHODS
 @pytest.mark.parametrize("device", ["abacus", "meta", ""])
-def test_a_device_of_another_kind_is_refused(cls, device, torch, data):
+def test_a_device_of_another_kind_is_rejected(cls, device, torch, data):
     with pytest.raises(InvalidInputError, match="not available"):
         cls(8, device=device).fit(data.views, data.labels)
 
@@ -135,12 +135,12 @@ def test_the_loss_falls_over_the_epochs(cls, torch, data):
     [{"hidden": 0}, {"max_epochs": 0}, {"batch_size": 0}, {"learning_rate": 0.0}, {"device": 1}],
     ids=str,
 )
-def test_wrong_settings_are_refused_by_name(cls, wrong, data):
+def test_wrong_settings_are_rejected_by_name(cls, wrong, data):
     with pytest.raises(InvalidInputError, match=next(iter(wrong))):
         cls(8, **wrong).fit(data.views, data.labels)
 
 
-def test_a_base_view_that_is_not_there_is_refused(torch, data):
+def test_an_unknown_base_view_is_rejected(torch, data):
     with pytest.raises(ViewError, match="base_view is 'sound'"):
         DDCMH(8, base_view="sound", **QUICK).fit(data.views, data.labels)
 

@@ -1,4 +1,4 @@
-"""The pieces that several methods share, against slow and obvious oracles."""
+"""The steps that several methods share, against slow and obvious oracles."""
 
 import numpy as np
 import pytest
@@ -51,14 +51,14 @@ def test_descent_equals_the_loop_over_single_bits(seed):
 @given(seeds)
 def test_descent_never_raises_the_objective_and_ends_where_no_bit_helps(seed):
     B, H, Q = draw_discrete_problem(seed)
-    found = descend_bits(B, H, Q, max_sweeps=200)
-    before, after = discrete_objective(B, H, Q), discrete_objective(found, H, Q)
+    result = descend_bits(B, H, Q, max_sweeps=200)
+    before, after = discrete_objective(B, H, Q), discrete_objective(result, H, Q)
     assert after <= before + 1e-9 * (1 + abs(before))
     for k in range(B.shape[1]):
-        flipped = found.copy()
+        flipped = result.copy()
         flipped[:, k] *= -1
         gains = [
-            discrete_objective(flipped[[i]], H, Q[[i]]) - discrete_objective(found[[i]], H, Q[[i]])
+            discrete_objective(flipped[[i]], H, Q[[i]]) - discrete_objective(result[[i]], H, Q[[i]])
             for i in range(len(B))
         ]
         assert min(gains) >= -1e-9
@@ -68,10 +68,10 @@ def test_descent_leaves_its_start_alone_and_crosses_blocks_of_rows():
     rng = np.random.default_rng(0)
     H, Q = np.full((3, 3), 0.4), rng.normal(size=(5000, 3))
     start = random_signs(rng, Q.shape)
-    kept = start.copy()
-    whole = descend_bits(start, H, Q)
-    np.testing.assert_array_equal(start, kept)
-    np.testing.assert_array_equal(whole[4000:], descend_bits(start[4000:], H, Q[4000:]))
+    start_before = start.copy()
+    full = descend_bits(start, H, Q)
+    np.testing.assert_array_equal(start, start_before)
+    np.testing.assert_array_equal(full[4000:], descend_bits(start[4000:], H, Q[4000:]))
 
 
 def test_a_zero_keeps_the_previous_sign():
@@ -86,12 +86,12 @@ def test_ridge_is_the_stationary_point_of_its_loss(seed, is_sparse):
     features = sp.csr_array(dense) if is_sparse else dense
     targets = rng.normal(size=(n_items, 3))
     rows = Rows(features)
-    found = rows.ridge(0.5)(targets)
-    gradient = dense.T @ (dense @ found - targets) + 0.5 * found
+    result = rows.ridge(0.5)(targets)
+    gradient = dense.T @ (dense @ result - targets) + 0.5 * result
     np.testing.assert_allclose(gradient, 0, atol=1e-9)
-    expected = np.square(targets - dense @ found).sum() + 0.5 * np.square(found).sum()
+    expected = np.square(targets - dense @ result).sum() + 0.5 * np.square(result).sum()
     for given_targets in (targets, sp.csr_array(targets)):
-        assert rows.ridge_loss(given_targets, found, 0.5) == pytest.approx(expected)
+        assert rows.ridge_loss(given_targets, result, 0.5) == pytest.approx(expected)
 
 
 @given(seeds, st.booleans(), st.sampled_from(["cosine", "signed"]))
@@ -101,12 +101,12 @@ def test_label_products_equal_those_with_the_whole_matrix(seed, is_sparse, kind)
     norms = np.sqrt(L.sum(axis=1, keepdims=True))
     unit = np.divide(L, norms, out=np.zeros(L.shape), where=norms > 0)
     S = {"cosine": unit @ unit.T, "signed": 2 * unit @ unit.T - 1}
-    found = getattr(LabelSimilarity, kind)(sp.csr_array(L) if is_sparse else L)
+    result = getattr(LabelSimilarity, kind)(sp.csr_array(L) if is_sparse else L)
     M = rng.normal(size=(len(L), 3))
-    np.testing.assert_allclose(found @ M, S[kind] @ M, atol=1e-12)
-    assert found.squared_norm() == pytest.approx(np.square(S[kind]).sum())
+    np.testing.assert_allclose(result @ M, S[kind] @ M, atol=1e-12)
+    assert result.squared_norm() == pytest.approx(np.square(S[kind]).sum())
     A = rng.normal(size=M.shape)
-    assert found.distance_to_product(3.0, A, M) == pytest.approx(
+    assert result.distance_to_product(3.0, A, M) == pytest.approx(
         np.square(3.0 * S[kind] - A @ M.T).sum()
     )
 
@@ -116,15 +116,15 @@ def test_logistic_regression_reaches_the_minimum_of_each_bit(is_sparse):
     rng = np.random.default_rng(1)
     features, penalty = rng.normal(size=(60, 4)), 0.3 * np.eye(4)
     signs = np.where(features @ rng.normal(size=(4, 3)) + rng.normal(size=(60, 3)) > 0, 1.0, -1.0)
-    found = fit_logistic(sp.csr_array(features) if is_sparse else features, signs, penalty)
+    result = fit_logistic(sp.csr_array(features) if is_sparse else features, signs, penalty)
     for k in range(3):
 
         def loss(w, k=k):
             return np.logaddexp(0, -signs[:, k] * (features @ w)).sum() + w @ penalty @ w
 
         best = scipy.optimize.minimize(loss, np.zeros(4), tol=1e-10)
-        assert loss(found[:, k]) == pytest.approx(best.fun, rel=1e-6)
-        np.testing.assert_allclose(found[:, k], best.x, atol=1e-2)
+        assert loss(result[:, k]) == pytest.approx(best.fun, rel=1e-6)
+        np.testing.assert_allclose(result[:, k], best.x, atol=1e-2)
 
 
 def test_logistic_regression_of_a_nearly_singular_kernel_reaches_a_stationary_point():
@@ -134,14 +134,14 @@ def test_logistic_regression_of_a_nearly_singular_kernel_reaches_a_stationary_po
     features = kernel_map.transform(X)
     penalty = logistic_penalty(kernel_map, 40, 0.01)
     signs = np.where(np.sin(2 * X[:, :1]) + 0.1 * rng.normal(size=(80, 1)) > 0, 1.0, -1.0)
-    found = fit_logistic(features, signs, penalty)
-    slope = -signs / (1 + np.exp(signs * (features @ found)))
-    gradient = features.T @ slope + 2 * penalty @ found
+    result = fit_logistic(features, signs, penalty)
+    slope = -signs / (1 + np.exp(signs * (features @ result)))
+    gradient = features.T @ slope + 2 * penalty @ result
     assert np.abs(gradient).max() < 1e-2
-    assert np.mean(np.sign(features @ found) == signs) > 0.9
+    assert np.mean(np.sign(features @ result) == signs) > 0.9
 
 
-def test_the_penalty_is_the_anchors_kernel_for_the_plain_kernel_only():
+def test_only_the_raw_kernel_uses_the_anchor_kernel_as_penalty():
     X = np.random.default_rng(3).normal(size=(9, 2))
     plain = RBFAnchors(5, variant="rbf_mean", random_state=0).fit(X)
     np.testing.assert_allclose(

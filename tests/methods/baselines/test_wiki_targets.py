@@ -70,13 +70,13 @@ def wiki(data_dir):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS, ids=str)
-def test_a_method_scores_what_it_should_on_wiki(wiki, target):
+def test_a_method_reaches_its_expected_score_on_wiki(wiki, target):
     split = make_split(wiki, "labelled", official=True)
-    found = []
+    result = []
     for seed in target.seeds:
         method = acqh.methods.get(target.name)(target.n_bits, random_state=seed, **target.settings)
         rows = evaluate(method, wiki, split, database=target.database)
-        found.append([row.map_all for row in rows])
-    image_text, text_image = np.mean(found, axis=0)
+        result.append([row.map_all for row in rows])
+    image_text, text_image = np.mean(result, axis=0)
     assert image_text == pytest.approx(target.image_text, abs=target.tolerance[0])
     assert text_image == pytest.approx(target.text_image, abs=target.tolerance[1])

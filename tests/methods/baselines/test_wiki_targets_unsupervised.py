@@ -1,4 +1,4 @@
-"""Mean average precision on Wiki, official split, against figures known from elsewhere."""
+"""Mean average precision on Wiki, official split, compared with known results."""
 
 import warnings
 
@@ -38,22 +38,22 @@ def measure(wiki):
         (128, (0.2596, 0.2573)),
     ],
 )
-def test_scm_seq_gives_the_published_figures(measure, n_bits, published):
-    found = measure("scm-seq", n_bits, database="single", stop_at_rise=False)
-    assert found == pytest.approx(published, abs=1e-3)
+def test_scm_seq_gives_the_published_results(measure, n_bits, published):
+    result = measure("scm-seq", n_bits, database="single", stop_at_rise=False)
+    assert result == pytest.approx(published, abs=1e-3)
 
 
 @pytest.mark.parametrize(("n_bits", "expected"), [(16, (0.234, 0.226)), (32, (0.241, 0.246))])
 def test_scm_seq_that_stops_at_a_rise_is_a_little_better(measure, n_bits, expected):
-    found = measure("scm-seq", n_bits, database="single")
-    assert found == pytest.approx(expected, abs=1e-3)
+    result = measure("scm-seq", n_bits, database="single")
+    assert result == pytest.approx(expected, abs=1e-3)
 
 
 # Centred text of Wiki spans 9 dimensions: its 10 topic weights sum to one.
 @pytest.mark.parametrize(
     ("method", "expected"), [("cvh", (0.189, 0.184)), ("scm-orth", (0.169, 0.175))]
 )
-def test_correlation_methods_use_the_nine_directions_there_are(measure, method, expected):
+def test_correlation_methods_use_the_nine_available_directions(measure, method, expected):
     assert measure(method, 16, database="single") == pytest.approx(expected, abs=5e-3)
 
 
@@ -84,9 +84,9 @@ def test_qch_at_eight_bits_and_at_the_nine_that_ten_classes_give(measure):
         ("fsh", 32, "fused", (0.233, 0.487)),
     ],
 )
-def test_a_method_scores_what_its_prototype_did(measure, method, size, database, expected):
-    found = measure(method, size, database=database, random_state=0)
-    assert found == pytest.approx(expected, abs=0.03)
+def test_a_method_reaches_the_score_of_its_prototype(measure, method, size, database, expected):
+    result = measure(method, size, database=database, random_state=0)
+    assert result == pytest.approx(expected, abs=0.03)
 
 
 @pytest.mark.slow
@@ -94,6 +94,6 @@ def test_a_method_scores_what_its_prototype_did(measure, method, size, database,
     ("n_bits", "published"),
     [(16, (0.2141, 0.5031)), (32, (0.2216, 0.5224)), (64, (0.2218, 0.5293))],
 )
-def test_lssh_gives_about_the_published_figures(measure, n_bits, published):
-    found = measure("lssh", n_bits, database="fused", random_state=0)
-    assert found == pytest.approx(published, abs=0.017)
+def test_lssh_gives_about_the_published_results(measure, n_bits, published):
+    result = measure("lssh", n_bits, database="fused", random_state=0)
+    assert result == pytest.approx(published, abs=0.017)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
-from acqh.bench.report.tables import Column, Entry, Table, TableRow
+from acqh.bench.report.tables import ROW_NAMES, Column, Entry, Table, TableRow
 
 # Characters that mean something to LaTeX or that its usual fonts lack.
 _LATEX = {
@@ -25,8 +25,8 @@ _HTML_VERDICTS = {
 }
 _HTML_PLACES = {1: "best", 2: "second"}
 _CSV_COLUMNS = (
-    "table", "quantity", "label", "encoded_from", "kind", "group", "column", "mean", "std",
-    "n_seeds", "place", "verdict", "p_value", "remarks",
+    "table", "quantity", "label", "encoded_from", "kind", "follows", "group", "column",
+    "mean", "std",    "n_seeds", "place", "verdict", "p_value", "remarks",
 )  # fmt: skip
 # Entries of plain tables longer than this many characters may be broken into lines.
 _WRAP = 40
@@ -52,7 +52,7 @@ def _rows(table: Table) -> Iterator[tuple[TableRow, list[str], list[_Value]]]:
             numbers = () if entry is None else (entry.summary.mean, entry.summary.std)
             texts = ["" if number is None else f"{number:.{digits}f}" for number in numbers]
             values.append(_Value(column, entry, is_edge, *texts))
-        yield row, [row.label, row.encoded_from][: len(table.names)], values
+        yield row, [getattr(row, ROW_NAMES[name]) for name in table.names], values
 
 
 def to_csv(table: Table) -> str:
@@ -70,7 +70,7 @@ def to_csv(table: Table) -> str:
             writer.writerow(
                 (
                     table.name, table.quantity.column, row.label, row.encoded_from, row.kind,
-                    column.group, column.name, entry.summary.mean, entry.summary.std,
+                    row.follows, column.group, column.name, entry.summary.mean, entry.summary.std,
                     entry.summary.n, entry.place or None, entry.verdict, entry.p_value,
                     " ".join(table.marks[mark] for mark in (*row.marks, *entry.marks)),
                 )

@@ -16,7 +16,7 @@ from acqh.bench.report.plots import Plot
 from acqh.bench.report.results import Results, group
 from acqh.bench.report.tables import Comparison
 from acqh.bench.running.store import Record
-from acqh.methods.registry import get
+from acqh.bench.running.variants import TRIVIAL, find_method
 from acqh.methods.registry import list as list_methods
 
 # What to cite, as BibTeX.
@@ -303,7 +303,7 @@ def _machines(records: Sequence[Record]) -> str:
 
 def _methods(results: Results) -> str:
     """Return the table of methods: reference, status, differences from the source."""
-    registered = set(list_methods())
+    registered = {*list_methods(), *TRIVIAL}
     rows = []
     columns = ("rows", "method", "reference", "code", "learns from", "status", "differences")
     for method, runs in sorted(
@@ -313,7 +313,7 @@ def _methods(results: Results) -> str:
         if method not in registered:
             rows.append((labels, *[""] * (len(columns) - 1)))
             continue
-        info = get(method).info
+        info = find_method(method).info
         learns = " or ".join(["labels"] * info.supervised + ["pairs alone"] * bool(info.label_free))
         facts = (info.title, info.reference, info.code, learns, info.status)
         rows.append((labels, *facts, info.reconstruction or "–"))

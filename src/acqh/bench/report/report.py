@@ -1,6 +1,6 @@
 """Write the report of a bench: one HTML document, and tables as CSV, LaTeX and Markdown."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -47,6 +47,7 @@ def write_report(
     path: str | PathLike[str],
     out: str | PathLike[str] | None = None,
     *,
+    merge: Iterable[str | PathLike[str]] = (),
     title: str = "Cross-modal retrieval: bench report",
     on_step: Callable[[str], None] = lambda _: None,
 ) -> ReportFiles:
@@ -58,6 +59,9 @@ def write_report(
         Folder with results; a bench may be running in it.
     out : path-like, optional
         Folder for the report. Default: ``report`` in `path`.
+    merge : iterable of path-like
+        CSV files with the columns of ``results.csv``: results of others, shown in the same tables.
+        Significance tests and curves leave them out.
     title : str
     on_step : callable
         Called with a message at each step.
@@ -69,7 +73,7 @@ def write_report(
     Raises
     ------
     InvalidInputError
-        The folder does not exist or has no results.
+        The folder does not exist or has no results, or a CSV file has a wrong column or value.
     CorruptBundleError
         A stored result is damaged.
     MissingExtraError
@@ -83,7 +87,7 @@ def write_report(
     PosixPath('results/report/index.html')
     """
     on_step("reading results")
-    results = load_results(path)
+    results = load_results(path, merge)
     on_step("comparing methods")
     comparisons = compare(results)
     plots = {comparison.name: plots_of(results, comparison) for comparison in comparisons}

@@ -11,8 +11,10 @@ from zipfile import BadZipFile
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
+from acqh.bench.report.submitted import read_submitted
 from acqh.bench.running.evaluate import ResultRow
 from acqh.bench.running.store import Record, Store
+from acqh.bench.running.variants import TRIVIAL, find_method
 from acqh.errors import CorruptBundleError, InvalidInputError
 
 Kind = Literal["ours", "baseline", "trivial"]
@@ -21,7 +23,7 @@ RowId = tuple[str, str]  # a label, and the kind of its database codes
 # Parameters that set the size of codes; a method with neither has a fixed size.
 _SIZES = ("n_bits", "n_codebooks")
 _OURS = ("acqh", "acqh-paper")
-_TRIVIAL = ("label-ridge", "random")
+_TRIVIAL = ("label-ridge", *TRIVIAL)
 _SETTING = ("dataset", "protocol", "database", "method", "params", "feature_maps", "seed")
 _RECORD = (
     "setting", "label", "status", "split_hash", "versions", "machine", "finished",
@@ -60,6 +62,21 @@ class Result:
         """ACQH, a baseline, or a trivial baseline."""
         method = self.setting["method"]
         return "trivial" if method in _TRIVIAL else "ours" if method in _OURS else "baseline"
+
+    @property
+    def follows(self) -> str:
+        """What the implementation follows: authors' code, paper, reconstructed, or others'."""
+        if not self.has_curves:
+            return "submitted"
+        try:
+            return find_method(self.setting["method"]).info.status
+        except InvalidInputError:  # a plug-in that this process has not loaded
+            return "plug-in"
+
+    @property
+    def has_curves(self) -> bool:
+        """Whether curves are stored, and average precisions of queries; not if submitted."""
+        return not self.record.get("submitted", False)
 
     @property
     def direction(self) -> str:
@@ -113,12 +130,15 @@ class Results:
     code have changed since, and of repeated runs with another number of threads.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, merged: Iterable[str | PathLike[str]] = ()) -> None:
         self.store = store
         records = [_checked(record, store.path) for record in store.records()]
         planned = frozenset((store.plan() or {}).get("keys", ()))
         newest = _chosen(records, planned)
         self.n_skipped = len(records) - len(newest)
+        labels = {record["label"] for record in newest}
+        for path in merged:
+            newest += read_submitted(path, labels)
         self.failures = [record for record in newest if record["status"] != "done"]
         self.results = [
             Result(record, row, position)
@@ -150,15 +170,15 @@ class Results:
         return np.asarray(self.curve(result, "ap"), dtype=np.float64)
 
 
-def load_results(path: str | PathLike[str]) -> Results:
-    """Load the results of ``acqh bench`` from a folder.
+def load_results(path: str | PathLike[str], merged: Iterable[str | PathLike[str]] = ()) -> Results:
+    """Load the results of ``acqh bench`` from a folder, and those of CSV files.
 
     Raises InvalidInputError for a missing folder or one without results, CorruptBundleError for
     a damaged record.
     """
     if not Path(path).is_dir():
         raise InvalidInputError(f"no such folder: {path}; pass the folder that bench wrote to")
-    results = Results(Store(path))
+    results = Results(Store(path), merged)
     if not results.results and not results.failures:
         raise InvalidInputError(f"{path} has no results; first run: acqh bench ... --out {path}")
     return results

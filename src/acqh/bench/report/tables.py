@@ -14,6 +14,8 @@ from acqh.bench.report.results import Grid, Kind, Result, Results, RowId, Summar
 from acqh.bench.report.verdicts import NOTE, Verdict, verdicts
 
 _ENCODED_FROM = {"training": "labels", "single": "searched view", "fused": "all views"}
+# Headings of the names of a row, and where they are in a TableRow.
+ROW_NAMES = {"method": "label", "encoded from": "encoded_from", "follows": "follows"}
 _RANKING_NOTE = "Bold: best of the column; underlined: second; trivial baselines count."
 _MAP_NOTE = (
     "Average precision, cut-off {}, divided by the number of relevant items within the cut-off; "
@@ -77,6 +79,7 @@ class TableRow:
     label: str
     encoded_from: str  # source of its database codes, as text
     kind: Kind
+    follows: str  # what the implementation follows: authors' code, paper, reconstructed, ...
     entries: tuple[Entry | None, ...]  # one per column; None without a result
     marks: tuple[str, ...] = ()  # letters of the table's `marks` for the whole row
 
@@ -101,8 +104,12 @@ class Table:
 
     @property
     def names(self) -> list[str]:
-        """Headings of the row names: two if the table has several kinds of database codes."""
-        return ["method", "encoded from"][: min(2, len({row.encoded_from for row in self.rows}))]
+        """Headings of the row names: the method, and what differs between rows."""
+        return [
+            heading
+            for heading, name in ROW_NAMES.items()
+            if name == "label" or len({getattr(row, name) for row in self.rows}) > 1
+        ]
 
 
 @dataclass(frozen=True)
@@ -253,7 +260,7 @@ def _make_table(
     for number in range(len(columns)):
         means = {summary.mean for (_, at), summary in summaries.items() if at == number}
         best.append(sorted(means, reverse=quantity.higher_is_better)[:2])
-    kinds = {result.row_id: result.kind for result in chosen}
+    kinds = {result.row_id: (result.kind, result.follows) for result in chosen}
     rows = []
     for row in grid:
         of_row = _common(texts for (at, _), texts in remarks.items() if at == row)
@@ -270,7 +277,7 @@ def _make_table(
             entries.append(Entry(summary, place, verdict, p_value, marks))
         label, database = row
         encoded_from = _ENCODED_FROM.get(database, database)
-        rows.append(TableRow(label, encoded_from, kinds[row], tuple(entries), row_marks))
+        rows.append(TableRow(label, encoded_from, *kinds[row], tuple(entries), row_marks))
     return Table(
         f"{name}-{quantity.column.replace('_', '-')}",
         f"{title}, {quantity.title}",

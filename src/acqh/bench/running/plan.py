@@ -205,7 +205,9 @@ def plan(
         n_splits = 5 if "all" in names else 1
     n_threads = n_threads or count_cores()
     folder = None if data_dir is None else fspath(data_dir)
-    datasets = _as_list(data) or [info.name for info in list_datasets(folder) if info.is_available]
+    datasets = _as_list(data) or [
+        info.name for info in list_datasets(folder) if info.is_available and info.n_labels
+    ]
     sources = _open_all(datasets, folder, Path(out))
     if official:
         for source in sources.values():

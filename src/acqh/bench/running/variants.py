@@ -17,6 +17,7 @@ from acqh import methods
 from acqh._core.arrays import Array, Floats, Matrix, is_sparse
 from acqh._core.runtime import RandomState
 from acqh._core.store import pack
+from acqh.bench.running.cca import CanonicalCorrelation
 from acqh.errors import InvalidInputError
 from acqh.features import KernelMap, RBFAnchors, SignedRoot
 from acqh.methods import BaseMethod
@@ -94,8 +95,8 @@ def make_maps(name: str, seed: int) -> Any:
 
 
 def find_method(name: str) -> type[BaseMethod]:
-    """Return a registered method, or the trivial baseline of random codes."""
-    return RandomCodes if name == RandomCodes.info.name else methods.get(name)
+    """Return a registered method, or a trivial baseline of the bench."""
+    return TRIVIAL[name] if name in TRIVIAL else methods.get(name)
 
 
 def make_variant(label: str) -> Variant:
@@ -121,7 +122,7 @@ def make_variant(label: str) -> Variant:
 def list_variants() -> list[Variant]:
     """Return all methods without neural networks, some with RBF features, trivial baselines."""
     names = [name for name in methods.list() if not issubclass(methods.get(name), NetworkMethod)]
-    labels = [*names, *(f"{name} rbf" for name in _ALSO_RBF), RandomCodes.info.name]
+    labels = [*names, *(f"{name} rbf" for name in _ALSO_RBF), *TRIVIAL]
     return [make_variant(label) for label in labels]
 
 
@@ -209,6 +210,12 @@ class RandomCodes(BinaryMethod):
             for rows in zip(*(_row_bytes(X) for _, X in sorted(views.items())), strict=True)
         ]
         return np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, self.bytes_per_item)
+
+
+# Trivial baselines that only the bench knows; label-ridge is a registered method.
+TRIVIAL: Mapping[str, type[BaseMethod]] = {
+    cls.info.name: cls for cls in (CanonicalCorrelation, RandomCodes)
+}
 
 
 def _row_bytes(matrix: Matrix) -> Iterable[bytes]:

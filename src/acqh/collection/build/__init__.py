@@ -1,1 +1,1 @@
-"""Items become codes."""
+"""Build, extend and sync collections: from source items to codes."""

@@ -1,4 +1,4 @@
-"""Adding items to a collection that is there, and giving those it has texts and labels."""
+"""Add items to an existing collection, and annotate its items with texts and labels."""
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,6 +11,7 @@ import numpy as np
 from acqh._core.fields import FILE, FILE_FIELDS, IMAGE
 from acqh._core.runtime import Progress
 from acqh.collection.build.build import kept_image
+from acqh.collection.build.detect import with_tags
 from acqh.collection.build.folder import Source
 from acqh.collection.build.sources import (
     Skipped,
@@ -42,9 +43,9 @@ def add_items(
     replacing: bool = False,
     put: Callable[[Store, list[Item]], list[str | None]] | None = None,
 ) -> AddReport:
-    """Code items and store them, all or nothing or in batches; see `Collection.add`.
+    """Encode items and store them, all or none or in batches; see `Collection.add`.
 
-    `put`: stores a batch and returns ids, None for what is not to be spoken of.
+    `put`: stores a batch and returns the ids, None for items that are not reported.
     """
     skipped: Skipped = []
     ids: list[str] = []
@@ -56,14 +57,14 @@ def add_items(
     added: list[Drift] = []
     parts = _coded_parts(collection, items, skipped, strict, added)
     if strict:
-        # No item is stored before the last one is known to be good.
+        # No item is stored before all are checked.
         all_parts = list(parts)
         models = {opened for opened, _ in all_parts}
         one = models.pop() if len(models) == 1 else None
         parts = iter([(one, [item for _, part in all_parts for item in part])])
 
     def store(opened: Opened, part: list[Item], coded_with: Opened | None) -> list[str | None]:
-        if opened is not coded_with:  # it was retrained since
+        if opened is not coded_with:  # the collection was retrained in the meantime
             part = _coded_again(opened, part, skipped, strict)
         if put is not None:
             return put(opened.store, part)
@@ -89,7 +90,7 @@ def add_items(
 
 
 def _but_captions(store: Store, items: Iterator[Item], captions: list[Item]) -> Iterator[Item]:
-    """Yield items but those without an image for one that tracks a file: it has its image."""
+    """Yield items, except items without an image that would replace one with a tracked file."""
     for item in items:
         is_caption = isinstance(item, Item) and item.image is None and item.id is not None
         if is_caption:
@@ -110,7 +111,7 @@ def _coded_parts(
 ) -> Iterator[tuple[Opened | None, list[Item]]]:
     """Yield items in batches, with their codes, and the generation that encoded them.
 
-    Notes in `added` how well the codes fit.
+    Adds the quantization error of the codes to `added`.
     """
     if isinstance(items, MultiViewData):
         for part in items.chunks(CHUNK_ROWS):
@@ -122,10 +123,12 @@ def _coded_parts(
             "this collection was built from features, so it has no encoders for images and "
             "texts; add MultiViewData with features of the same kind"
         )
-    usable = prepared(items.items, skipped, strict=strict)
+    usable = prepared(items.items, skipped, strict=strict, ocr=collection.opened.facts.settings.ocr)
     for batch in batches(usable, IMAGE_BATCH):
         opened = collection.opened
-        yield opened, _coded(opened, batch, _item_features(opened, batch), skipped, strict, added)
+        features = _item_features(opened, batch)
+        tagged = _with_tags(opened, batch, features)
+        yield opened, _coded(opened, tagged, features, skipped, strict, added)
 
 
 def _item_features(opened: Opened, items: Sequence[Item]) -> ItemFeatures:
@@ -133,10 +136,22 @@ def _item_features(opened: Opened, items: Sequence[Item]) -> ItemFeatures:
     return encode_items(opened.facts.encoders, images, texts)
 
 
+def _with_tags(opened: Opened, items: list[Item], item_features: ItemFeatures) -> list[Item]:
+    """Return items with suggested tags."""
+    rows, features = item_features
+    if features is None or "image" not in features.views:
+        return items
+    chosen = [items[row] for row in rows.tolist()]
+    view = features.views["image"], features.present["image"]
+    tagged = with_tags(chosen, opened.facts.encoders["image"], *view)
+    by_row = dict(zip(rows.tolist(), tagged, strict=True))
+    return [by_row.get(row, item) for row, item in enumerate(items)]
+
+
 def _coded_again(
     opened: Opened, items: Iterable[Item], skipped: Skipped, strict: bool
 ) -> list[Item]:
-    """Code items by another model, from what is kept of their images."""
+    """Encode items with another model, from their stored images."""
     coded: list[Item] = []
     for batch in batches(items, IMAGE_BATCH):
         with_images = [replace(item, image=kept_image(item, item.thumbnail)) for item in batch]
@@ -159,7 +174,7 @@ def _coded(
     added.append(opened.coder.fit_of(codes, labels, item_features))
     encoded = []
     for item, code, by in zip(items, codes, encoded_from, strict=True):
-        if by:  # the image has done its duty, and is large
+        if by:  # the image is large and not needed any more
             encoded.append(replace(item, image=None, encoded_from=by, code=code.tobytes()))
         elif strict:
             raise CollectionError(f"{item.origin}: {_UNKNOWN}; nothing was added")
@@ -171,13 +186,15 @@ def _coded(
 def annotate_items(
     collection: OpenCollection, items: Iterable[Item], progress: Progress, *, keep: bool
 ) -> AddReport:
-    """Give items texts, labels and fields; `keep`: what is not given stays as it is."""
+    """Set texts, labels and fields of items; `keep`: missing values do not change an item."""
     skipped: Skipped = []
     ids: list[str] = []
     for batch in batches(items, CHUNK_ROWS):
         with collection.opened.store.reading() as connection:
             annotations = _by_id(connection, batch, skipped)
-        while annotations:  # items that another process changes meanwhile are encoded once more
+        while (
+            annotations
+        ):  # items that another process has changed in the meantime are encoded again
             done, missing, late = collection.apply(
                 partial(_label, annotations=annotations, keep=keep)
             )
@@ -191,7 +208,7 @@ def annotate_items(
 def _label(
     opened: Opened, annotations: Mapping[str, Item], keep: bool
 ) -> tuple[list[str], Skipped, set[str]]:
-    """Label items; return ids of those that were, what is missing, and ids of those changed."""
+    """Annotate items; return the annotated ids, the unknown ones, and those changed by others."""
     read, missing = {}, []
     with opened.store.reading() as connection:
         for identifier, item in annotations.items():
@@ -216,7 +233,7 @@ def _label(
 def _by_id(
     connection: sqlite3.Connection, items: Iterable[Item], skipped: Skipped
 ) -> dict[str, Item]:
-    """Return items by the ids of those that they mean; of several the last."""
+    """Return annotations by the id of the annotated item; the last of several."""
     by_id = {}
     for item in items:
         try:
@@ -241,9 +258,9 @@ def _id_meant(connection: sqlite3.Connection, item: Item) -> str:
 
 
 def _with(old: Item, annotation: Item, keep: bool) -> Item:
-    """Return an item with what it was given, also if that is empty; the facts of its file stay.
+    """Return an item with its annotations, also empty ones; the fields of its file are kept.
 
-    `keep`: what it was not given stays as well.
+    `keep`: values without an annotation are kept too.
     """
     base = old.fields if keep else {k: v for k, v in old.fields.items() if k in FILE_FIELDS}
     updates = {k: v for k, v in annotation.fields.items() if k not in (*FILE_FIELDS, IMAGE)}
@@ -263,8 +280,8 @@ def _with(old: Item, annotation: Item, keep: bool) -> Item:
 def _recoded(opened: Opened, changes: Sequence[tuple[int, Item, Item]]) -> list[tuple[int, Item]]:
     """Return items with their numbers, encoded from their new texts and labels.
 
-    What an image adds to a code is taken from the code that there is; one that is all there is left
-    is encoded again.
+    The contribution of an image is taken from the stored code. If only the image is left, it is
+    encoded again.
     """
     coder, encoders = opened.coder, opened.facts.encoders
     texts = {view: encoder for view, encoder in encoders.items() if view == "text"}
@@ -299,7 +316,7 @@ def _recoded(opened: Opened, changes: Sequence[tuple[int, Item, Item]]) -> list[
 
 
 def _code_of_image(opened: Opened, item: Item) -> bytes:
-    """Return the code of an item by its image alone, if that is kept."""
+    """Return the code of an item from its image alone, if that is stored."""
     if not item.has_thumbnail or "image" not in opened.facts.encoders:
         return item.code
     with opened.store.reading() as connection:

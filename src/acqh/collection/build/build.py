@@ -1,10 +1,10 @@
-"""Building a collection: items wait in a file, their features in another, until a model is trained.
+"""Build a collection: items and features are staged in files until a model is trained.
 
-Then each item is stored, once, with its code. Thumbnails are stored at once.
+Then each item is stored once, with its code. Thumbnails are stored immediately.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain, islice
@@ -20,6 +20,7 @@ from acqh._core.arrays import Array, Bools, Ints, Matrix, is_sparse, slices
 from acqh._core.fields import FILE
 from acqh._core.runtime import Progress
 from acqh._core.store import pack
+from acqh.collection.build.detect import with_tags
 from acqh.collection.build.folder import Source
 from acqh.collection.build.learn import expected_error, learn
 from acqh.collection.build.sources import Skipped, data_items, label_sets, open_source, prepared
@@ -32,6 +33,7 @@ from acqh.collection.disk.model import (
     Encoders,
     encode_view,
     fit_builtin_model,
+    share_space,
     unrelated_queries,
 )
 from acqh.collection.disk.opened import IndexCache, Opened
@@ -48,14 +50,17 @@ from acqh.collection.types import BuildSettings, Item
 from acqh.data import MultiViewData
 from acqh.encoders import make_encoder
 from acqh.encoders.images import image_limit, working_image
+from acqh.encoders.languages import check_language
+from acqh.encoders.minilm import MiniLM
 from acqh.encoders.network import batches
-from acqh.errors import AcqhError, CollectionError, DuplicateIdError
+from acqh.encoders.ocr import check_ocr
+from acqh.errors import AcqhError, CollectionError, DuplicateIdError, InvalidInputError
 from acqh.methods.acqh import ACQH
 from acqh.methods.registry import HOMES
 
-# An encoder of images that learns anything learns it from this many of the first.
+# Number of first images that a trainable image encoder is fitted on.
 _FITTED_IMAGES = 256
-# A vocabulary is settled by this many texts.
+# Number of texts that a vocabulary is fitted on.
 _FITTED_TEXTS = 200_000
 _NOT_ENCODED = "it has no image, and no word of its text occurs in others"
 
@@ -70,10 +75,10 @@ def build_into(
     site_key: str,
     old: Opened | None = None,
 ) -> Skipped:
-    """Make a generation of a collection in its empty folder; return skipped items and reasons.
+    """Write a generation of a collection into an empty folder; return skipped items and reasons.
 
-    `old`: a generation whose items these are. The new one gets its encoders, thumbnails and
-    tombstones.
+    `old`: the generation that the items come from. The new one reuses its encoders, thumbnails
+    and tombstones.
     """
     create_store(folder / ITEMS, folder.name)
     store = open_store(folder / ITEMS, is_new=True)
@@ -127,8 +132,8 @@ def _fill(
 ) -> tuple[ACQH, dict[str, Any]]:
     """Encode the items of a source, train a model, and store them with their codes.
 
-    Gives the model and the facts of its training. Features are released when it returns: an open
-    file cannot be removed everywhere.
+    Returns the model and the facts of its training. The files of features are closed when it
+    returns, because Windows cannot remove open files.
     """
     items = open_source(source, settings.image_root, settings.label_separator)
     pages: Iterable[list[Item]]
@@ -137,7 +142,7 @@ def _fill(
         n_items, pages = len(items), map(data_items, items.chunks(CHUNK_ROWS))
         features = _features_of(items)
     else:
-        # Encoders of its own, since some learn.
+        # A copy of the encoders, since some are fitted.
         stored = {} if old is None else read_facts(old.lease.folder).encoders
         staged = StagedItems(staging / "items", store if old is None else None)
         features, encoders = stage_items(staged, items, settings, stored, skipped, progress)
@@ -165,7 +170,7 @@ def _store(
 ) -> Iterator[int]:
     """Store items with their codes, except those that the model cannot encode.
 
-    Yields how many are done.
+    Yields the number of items done.
     """
     end = 0
     for page in pages:
@@ -196,7 +201,7 @@ def kept_items(store: Store) -> Iterator[Item]:
 
 
 def kept_image(item: Item, thumbnail: bytes | None) -> Any:
-    """Return the image of an item that was stored: of the file it tracks, or else its thumbnail."""
+    """Return the image of a stored item: its tracked file, or else its thumbnail."""
     if thumbnail is not None and item.folder:
         with suppress(AcqhError, OSError):
             return working_image(Path(item.folder, item.fields[FILE]))
@@ -204,10 +209,10 @@ def kept_image(item: Item, thumbnail: bytes | None) -> Any:
 
 
 class StagedItems:
-    """Items that wait in a file for their codes, without their images.
+    """Items without images, staged in a file until they are encoded.
 
-    `path`: the file. `store`: gets thumbnails at once, by the numbers that items will have; None
-    if thumbnails come from elsewhere.
+    `path`: the file. `store`: receives thumbnails immediately, by the future numbers of items;
+    None if thumbnails are copied from elsewhere.
     """
 
     def __init__(self, path: Path, store: Store | None) -> None:
@@ -220,8 +225,8 @@ class StagedItems:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def append(self, items: Iterable[Item], skipped: Skipped, *, strict: bool) -> list[Item]:
-        """Add items; return those whose ids and files are new, and note the others."""
+    def choose(self, items: Iterable[Item], skipped: Skipped, *, strict: bool) -> list[Item]:
+        """Return items with new ids and files, and record the others as skipped."""
         new = []
         for item in items:
             keys = {item.id, *([(item.folder, item.fields[FILE])] if item.folder else ())}
@@ -232,14 +237,20 @@ class StagedItems:
                 raise DuplicateIdError(f"{item.origin}: there is an item {item.id!r} already")
             else:
                 skipped.append((item.origin, f"there is an item {item.id!r} already"))
+        return new
+
+    def append(self, items: Sequence[Item]) -> None:
+        """Add items that were chosen."""
         if self._out is not None:
-            insert_thumbnails(self._out, len(self), [item.thumbnail for item in new])
-        rows = ([item.id, item.text, item.labels, item.fields, item.folder] for item in new)
+            insert_thumbnails(self._out, len(self), [item.thumbnail for item in items])
+        rows = (
+            [item.id, item.text, item.labels, item.fields, item.folder, item.detected]
+            for item in items
+        )
         with self.path.open("a", encoding="utf-8") as file:
             file.writelines(f"{json.dumps(row)}\n" for row in rows)
-        self.labels += (tuple(item.labels) for item in new)
-        self.has_texts = self.has_texts or any(item.text for item in new)
-        return new
+        self.labels += (tuple(item.labels) for item in items)
+        self.has_texts = self.has_texts or any(item.text for item in items)
 
     def _rows(self) -> Iterator[list[Any]]:
         with self.path.open(encoding="utf-8") as file:
@@ -252,8 +263,8 @@ class StagedItems:
     def __iter__(self) -> Iterator[list[Item]]:
         for page in batches(self._rows(), CHUNK_ROWS):
             yield [
-                Item(None, text, labels, id_, fields, folder=folder)
-                for id_, text, labels, fields, folder in page
+                Item(None, text, labels, id_, fields, folder=folder, detected=detected)
+                for id_, text, labels, fields, folder, detected in page
             ]
 
 
@@ -293,13 +304,13 @@ class StagedView:
         return np.concatenate(self._present)
 
     def matrix(self, is_kept: Bools) -> Matrix:
-        """Return some rows, after which the others are gone."""
+        """Return the selected rows, and drop the others."""
         if self._sparse:
             return sp.csr_array(sp.vstack(self._sparse, format="csr"))[np.flatnonzero(is_kept)]
         rows: Array = np.memmap(self._path, dtype=np.float32, mode="r+").reshape(-1, self._width)
         if is_kept.all():
             return rows
-        end = 0  # rows move up in the file, since they may not fit into memory
+        end = 0  # rows are moved within the file, since they may not fit into memory
         for span in slices(len(rows), CHUNK_ROWS):
             block = rows[span][is_kept[span]]
             rows[end : end + len(block)] = block
@@ -308,7 +319,7 @@ class StagedView:
 
 
 def _features_of(data: MultiViewData) -> MultiViewData:
-    """Return the views and labels of data that bring their features, by row number."""
+    """Return the views and labels of data with features, by row number."""
     views = [view for view, mask in data.present.items() if mask.any()]
     return MultiViewData(
         {view: data.views[view] for view in views},
@@ -327,15 +338,22 @@ def stage_items(
 ) -> tuple[MultiViewData, Encoders]:
     """Stage raw items and encode them.
 
-    Gives the features and labels of the items that have any features, by row number, and the
-    encoders. `stored`: encoders to use; others are made as `settings` say.
+    Returns the features and labels of the items that have features, by row number, and the
+    encoders. `stored`: encoders to reuse; the others are created from `settings`.
     """
     text_encoder = _make_encoder("text", settings, stored)
-    # Texts alone need neither the default image encoder nor its packages.
+    # Collections of texts need neither the default image encoder nor its packages.
     is_auto = stored.get("image", settings.image_encoder) == "auto"
     image_encoder = None if is_auto else _make_encoder("image", settings, stored)
     _check_targets(settings.targets, source.has)
-    usable = prepared(source.items, skipped, strict=settings.strict)
+    ocr = (
+        None if stored else settings.ocr
+    )  # items of a collection that is retrained have their text
+    if ocr is not None:
+        check_ocr()
+    usable = prepared(source.items, skipped, strict=settings.strict, ocr=ocr)
+    if ocr is not None:
+        usable = _counted(usable, source.n_items, progress)
     first, sample = _take_images(usable)
     if sample:
         if image_encoder is None:
@@ -344,9 +362,12 @@ def stage_items(
     folder = staged.path.parent
     images, has_images = StagedView(folder / "image"), False
     for batch in batches(chain(first, usable), IMAGE_BATCH):
-        new = staged.append(batch, skipped, strict=settings.strict)
+        new: Sequence[Item] = staged.choose(batch, skipped, strict=settings.strict)
         if new and sample:
-            images.append(*encode_view(image_encoder, "image", [item.image for item in new]))
+            encoded = encode_view(image_encoder, "image", [item.image for item in new])
+            images.append(*encoded)
+            new = with_tags(new, image_encoder, *encoded)
+        staged.append(new)
         has_images = has_images or any(item.image is not None for item in new)
         progress(len(staged) + len(skipped), source.n_items, "encoding images")
     if not len(staged):
@@ -355,9 +376,10 @@ def stage_items(
     views, encoders = {}, {}
     if has_images:
         views["image"], encoders["image"] = images, image_encoder
-    # The built-in image-text model finds images by words even where no item has any.
-    is_builtin = fit_builtin_model({**encoders, "text": text_encoder})
-    if staged.has_texts or is_builtin:
+    # The built-in image-text model and CLIP find images by text even if no item has a text.
+    both = {**encoders, "text": text_encoder}
+    has_text_queries = fit_builtin_model(both) or share_space(both)
+    if staged.has_texts or has_text_queries:
         sample = [text for text in islice(staged.texts(), _FITTED_TEXTS) if text]
         encoders["text"] = text_encoder.fit(sample)
         views["text"] = texts = StagedView(folder / "text")
@@ -366,14 +388,27 @@ def stage_items(
             texts.append(*encode_view(text_encoder, "text", page))
             n_done += len(page)
             progress(n_done, len(staged), "encoding texts")
-    return _gather(views, staged.labels, keep_empty=is_builtin), encoders
+    return _gather(views, staged.labels, keep_empty=has_text_queries), encoders
+
+
+def _counted(items: Iterator[Item], n_items: int | None, progress: Progress) -> Iterator[Item]:
+    """Yield items, and report each: reading text takes a second or more."""
+    for number, item in enumerate(items, start=1):
+        progress(number, n_items, "reading images")
+        yield item
 
 
 def _make_encoder(view: Literal["image", "text"], settings: BuildSettings, stored: Encoders) -> Any:
     """Return the encoder of images or texts."""
     named = stored.get(view, getattr(settings, f"{view}_encoder"))
     encoder = make_encoder(named, view=view, random_state=settings.random_state)
-    # What cannot be stored or is not installed is better rejected before the work than after it.
+    if view == "text" and check_language(settings.language) != "auto":
+        if not isinstance(encoder, MiniLM):
+            raise InvalidInputError(
+                f"language={settings.language!r} is for the text encoder 'minilm', got {named!r}"
+            )
+        encoder.language = settings.language
+    # Reject encoders that cannot be stored or are not installed before any work is done.
     pack(encoder, HOMES, fitted=False)
     if hasattr(encoder, "check_installed"):
         encoder.check_installed()
@@ -405,13 +440,13 @@ def _numbered(rows: Ints, labels: list[tuple[str, ...]]) -> dict[str, Any]:
 
 
 def _check_targets(targets: Mapping[str, Any] | None, has: frozenset[str] | None) -> None:
-    """Raise an error for targets that no item has."""
+    """Raise an error if no item has a target."""
     for name in targets or ():
         if name not in ("labels", "image", "text"):
             raise CollectionError(
                 f"`targets` are weights of labels, image and text, but one is {name!r}"
             )
-        # Images are found by words even where no item has any.
+        # Images can be found by text even if no item has a text.
         if has is not None and name not in has and not (name == "text" and "image" in has):
             raise CollectionError(
                 f"`targets` has a weight for {name}, but no item has any; leave it out, or give "
@@ -420,7 +455,7 @@ def _check_targets(targets: Mapping[str, Any] | None, has: frozenset[str] | None
 
 
 def _take_images(items: Iterator[Item]) -> tuple[list[Item], list[Any]]:
-    """Return the first items, up to those with enough images to fit on, and their images."""
+    """Return the first items, until there are enough images to fit on, and their images."""
     first: list[Item] = []
     images: list[Any] = []
     for item in items:

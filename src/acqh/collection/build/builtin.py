@@ -1,4 +1,4 @@
-"""Sufficient statistics of the built-in image-text model, to which a collection adds its own."""
+"""Sufficient statistics of the built-in image-text model, which a collection extends."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,35 +23,34 @@ def builtin_statistics(
     n_stand_ins: int = 4_096,
     stand_in_weight: float = 1.0,
 ) -> MappedStatistics:
-    """Return the sums of the built-in model's pairs of images and texts.
+    """Return the sufficient statistics of the built-in model's pairs of images and texts.
 
     ``ACQH(64, n_codebooks=8, targets={"text": 1.0}).fit_stats(builtin_statistics())`` is a model
-    for images that nobody has captioned; ``partial_fit`` adds a collection's own items to it.
+    for images without captions; ``partial_fit`` adds the items of a collection to it.
 
     Parameters
     ----------
     weight : float, optional
-        Number of pairs that they count for. Default: the number of training pairs.
+        Weight of the statistics, as a number of pairs. Default: the number of training pairs.
     means : pair of (n_image,) and (n_text,), optional
-        Where the built-in pairs are moved to, `BuiltinModel.means` of a refined model, so that what
-        all texts of one's own have in common is not taken for something that tells them from
-        others.
+        Means that the built-in pairs are shifted to: `BuiltinModel.means` of a refined model. They
+        prevent that properties common to all texts of a collection distinguish these from others.
     label_names : sequence of str, optional
         Labels of the items that will be added; the built-in pairs have none.
     sample_size : int
-        Rows at most that the statistics keep to learn codebooks from.
+        Maximum number of rows that the statistics keep for the training of codebooks.
     n_stand_ins : int
-        Rows that stand in for photographs where codebooks are learnt. None are needed where a few
-        thousand items or more are added, which have a lower quantization error without them.
+        Number of background samples for the training of codebooks. If a few thousand items or more
+        are added, use 0: their quantization error is lower without background samples.
     stand_in_weight : float
-        For how many rows of one's own each of these counts. A little is enough for codebooks that
-        know other photographs, and texts, as well.
+        Weight of a background sample relative to an item. A small weight is enough for codebooks
+        that also suit other photographs and texts.
 
     Returns
     -------
     MappedStatistics
-        Of the views ``"image"``, features of `acqh.encoders.EfficientNetLite0`, and ``"text"``, of
-        `acqh.encoders.MiniLM`.
+        Statistics of the views ``"image"``, features of `acqh.encoders.EfficientNetLite0`, and
+        ``"text"``, features of `acqh.encoders.MiniLM`.
 
     Examples
     --------
@@ -76,7 +75,7 @@ def builtin_statistics(
         means = np.asarray(means[0], np.float64), np.asarray(means[1], np.float64)
         texts = texts - np.outer(pairs.text, pairs.text) + np.outer(means[1], means[1])
         pairs = pairs.moved(*means)
-    # The sums are those of the real pairs; only the sample is of rows that stand in for them.
+    # The statistics are those of the real pairs; only the sample has background samples.
     statistics.patterns = {
         ("image", "text"): Moments(
             weight,
@@ -93,15 +92,15 @@ def builtin_statistics(
 
 
 def _stand_ins(model: BuiltinModel, n_rows: int, rng: np.random.Generator) -> dict[str, Floats]:
-    """Draw features of images, and of texts that fit them, with the moments of the real ones."""
+    """Draw features of images and matching texts with the moments of the real pairs."""
     weights, intercept = model.sums.regression(model.ridge)
-    spread = np.sqrt(np.diag(model.sums.images))
-    mapped = rng.normal(size=(n_rows, len(spread))) * spread
-    roots = model.arrays["image_mean"] + mapped @ model.arrays["image_axes"].T
-    texts = mapped @ weights + intercept
+    to_roots = model.arrays["image_axes"].T.astype(np.float64)
+    # Class evidence follows from the other columns of an image.
+    spread = np.sqrt(np.diag(model.sums.images))[: len(to_roots)]
+    drawn = rng.normal(size=(n_rows, len(spread))) * spread
+    roots = model.arrays["image_mean"] + drawn @ to_roots
+    images = np.square(np.maximum(roots, 0)).astype(np.float32)
+    texts = model.map_features(images, view="image") @ weights + intercept
     axes = model.arrays["text_axes"].astype(np.float64)
     back = texts @ np.linalg.pinv(axes) + model.arrays["text_mean"]
-    return {
-        "image": np.square(np.maximum(roots, 0)).astype(np.float32),
-        "text": back.astype(np.float32),
-    }
+    return {"image": images, "text": back.astype(np.float32)}

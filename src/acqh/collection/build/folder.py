@@ -1,9 +1,9 @@
-"""Folders of images as a source: which files there are, and what each was when it was read."""
+"""Folders of images as a source: their files, with sizes, times and checksums."""
 
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from os import PathLike
@@ -13,8 +13,9 @@ from typing import Any
 from acqh._core.fields import BYTES, DATE, DIGEST, FILE, MODIFIED
 from acqh.collection.types import MAX_ID_CHARACTERS, Item
 from acqh.data import read_records
-from acqh.encoders.images import image_date
-from acqh.errors import CollectionError, InvalidInputError
+from acqh.encoders.images import image_date, working_image
+from acqh.encoders.videos import NEEDS_AV, VIDEO_SUFFIXES, reads_videos
+from acqh.errors import CollectionError, ImageError, InvalidInputError
 
 # fmt: off
 _SUFFIXES = frozenset((
@@ -22,7 +23,9 @@ _SUFFIXES = frozenset((
     ".pnm", ".ppm", ".tif", ".tiff", ".webp",
 ))
 # fmt: on
-# A larger file is not held in memory; it is opened three times.
+# The short video of a live photo has the name of the photo.
+_LIVE_PHOTOS = frozenset((".heic", ".heif", ".jpeg", ".jpg"))
+# Larger files are not held in memory; they are opened three times.
 _MAX_READ_BYTES = 2**28
 _ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
 
@@ -31,24 +34,29 @@ _ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
 class ImageFile:
     """An image file of a folder."""
 
-    folder: Path  # the one that is followed
-    name: str  # relative to it, with slashes
+    folder: Path  # the tracked folder
+    name: str  # relative to the tracked folder, with slashes
     n_bytes: int
-    modified: str  # when it was last written, in UTC, to the microsecond
+    modified: str  # time of the last write, in UTC, in microseconds
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """Full path of the file."""
         return self.folder / self.name
 
+    @property
+    def is_video(self) -> bool:
+        """Whether the file is a video, by its name."""
+        return Path(self.name).suffix.lower() in VIDEO_SUFFIXES
+
     def digest(self) -> str:
-        """Return the SHA-256 of its content, in hexadecimal; raise OSError."""
+        """Return the SHA-256 of the content, in hexadecimal; raise OSError."""
         with self.path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     @property
     def usual_id(self) -> str:
-        """The id of its item, unless another item has it."""
+        """Default id of the item, used if no other item has it."""
         if len(self.name) <= MAX_ID_CHARACTERS // 2:
             return self.name
         return hashlib.sha256(self.name.encode()).hexdigest()
@@ -58,16 +66,22 @@ class ImageFile:
         return {FILE: self.name, BYTES: self.n_bytes, MODIFIED: self.modified, DIGEST: digest}
 
     def item(self, identifier: str, **others: Any) -> Item:
-        """Return the file as an item, read once; `others`: its text, labels and further fields."""
+        """Read the file once and return an item; `others`: its text, labels and further fields."""
+        image: Any
         try:
-            is_small = self.n_bytes <= _MAX_READ_BYTES
-            image: Any = self.path.read_bytes() if is_small else self.path
-            digest = hashlib.sha256(image).hexdigest() if is_small else self.digest()
-        except OSError as error:
+            if self.is_video:
+                image, digest = working_image(self.path, self.name), self.digest()
+                date = image.info["date"]
+            else:
+                is_small = self.n_bytes <= _MAX_READ_BYTES
+                image = self.path.read_bytes() if is_small else self.path
+                digest = hashlib.sha256(image).hexdigest() if is_small else self.digest()
+                date = image_date(image)
+        except (OSError, ImageError) as error:
             return Item(_Unread(str(error)), origin=self.name)
         fields = {**others.pop("fields", {}), **self.fields(digest)}
         fields.pop(DATE, None)
-        if (date := image_date(image)) is not None:
+        if date is not None:
             fields[DATE] = date
         folder = str(self.folder)
         return Item(image, id=identifier, fields=fields, origin=self.name, folder=folder, **others)
@@ -75,22 +89,22 @@ class ImageFile:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a folder holds."""
+    """Image files of a folder."""
 
     root: Path  # the folder that was listed
-    folder: Path  # the followed one, which names are relative to: this, or one around it
+    folder: Path  # the tracked folder that names are relative to: `folder` or a parent
     files: list[ImageFile] = field(default_factory=list)  # in a fixed order
-    # Files and folders that could not be read, and why.
+    # Files and folders that could not be read, with the reasons.
     unread: dict[str, str] = field(default_factory=dict)
 
     def could_hold(self, name: str) -> bool:
-        """Whether a file may be there although it was not seen."""
+        """Whether a file may exist in a folder that could not be read."""
         parts = name.split("/")
         return any("/".join(parts[:n]) in self.unread for n in range(1, len(parts) + 1))
 
 
 class _Unread:
-    """A file that could not be read; its path raises the error."""
+    """A file that could not be read; `__fspath__` raises the error."""
 
     def __init__(self, why: str) -> None:
         self.why = why
@@ -100,9 +114,10 @@ class _Unread:
 
 
 def find_manifest(folder: Path) -> Path | None:
-    """Return the file in which a folder says what its items are, or None.
+    """Return the table of items of a folder, or None.
 
-    That is a ``manifest``, or what Hugging Face's ImageFolder has, ``metadata`` with ``file_name``.
+    It is called ``manifest``, or ``metadata`` with a column ``file_name``, as in Hugging Face's
+    ImageFolder.
     """
     for path in (folder / f"{name}{end}" for name in ("manifest", "metadata") for end in _ENDINGS):
         if path.is_file() and (path.stem == "manifest" or _names_files(path)):
@@ -119,29 +134,29 @@ def _names_files(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Source:
-    """Items to come."""
+    """An iterable of items, with their number and views if these are known."""
 
     items: Iterator[Item]
-    n_items: int | None = None  # how many, where that is known
-    # Of "image", "text" and "labels", what any item has, where that is known.
+    n_items: int | None = None  # number of items, if known
+    # Those of "image", "text" and "labels" that any item has, if known.
     has: frozenset[str] | None = None
 
 
 def folder_items(folder: str | PathLike[str]) -> Source:
-    """Return the images of a folder without a manifest as items, each named by its path.
+    """Return the images of a folder without a manifest as items with their paths as ids.
 
-    Their fields hold ``file``, ``date`` where the EXIF data has one, ``bytes``, ``modified`` and
-    ``sha256``. Names that begin with a dot are skipped, and links are not followed.
+    Their fields are ``file``, ``bytes``, ``modified``, ``sha256``, and ``date`` if the EXIF data
+    have one. Names that begin with a dot are skipped, and links are not followed.
 
     Parameters
     ----------
     folder : path-like
-        It and the folders in it are searched.
+        Searched with its subfolders.
 
     Raises
     ------
     CollectionError
-        The folder is not there, cannot be read, has a manifest, or has no images.
+        The folder does not exist, cannot be read, has a manifest, or has no images.
 
     Examples
     --------
@@ -169,12 +184,14 @@ def _read_listing(listing: Listing) -> Iterator[Item]:
 
 
 def list_images(folder: str | PathLike[str], followed: Iterable[str] = ()) -> Listing:
-    """Return the image files of a folder and the folders in it.
+    """Return the image and video files of a folder and its subfolders.
 
-    Names that begin with a dot are skipped. Links are not followed. Names are relative to the
-    innermost of the `followed` folders that holds this one, or to itself.
+    The videos of live photos, which are ``.mov`` files with the name of a photo, are skipped.
+    Without the extra ``video``, other videos are among the files that could not be read. Names
+    that begin with a dot are skipped. Links are not followed. Names are relative to the innermost
+    of the `followed` folders that contains this one, or to the folder itself.
 
-    Raises CollectionError: the folder is not there, cannot be read, or has a manifest.
+    Raises CollectionError: the folder does not exist, cannot be read, or has a manifest.
     """
     root = Path(folder)
     if not root.is_dir():
@@ -203,22 +220,30 @@ def list_images(folder: str | PathLike[str], followed: Iterable[str] = ()) -> Li
 
 
 def has_images(folder: Path) -> bool:
-    """Whether there is an image in a folder or the folders in it; stops at the first."""
+    """Whether a folder or a subfolder contains an image; stops at the first."""
     return any(images for _, _, images in _walk(folder))
 
 
 def _walk(
     root: Path, note: Callable[[OSError], None] | None = None
 ) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield folders, the names of those in them, and of images; `note`: called with errors."""
+    """Yield folders with the names of subfolders and images; `note`: called with errors."""
     for place, folders, names in os.walk(root, onerror=note):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        shown = sorted(name for name in names if not name.startswith("."))
-        yield place, folders, [name for name in shown if Path(name).suffix.lower() in _SUFFIXES]
+        shown = sorted(Path(name) for name in names if not name.startswith("."))
+        photos = {path.stem for path in shown if path.suffix.lower() in _LIVE_PHOTOS}
+        yield place, folders, [path.name for path in shown if _is_shown(path, photos)]
+
+
+def _is_shown(path: Path, photos: Collection[str]) -> bool:
+    """Whether a file is an image or a video; not the moving part of one of the `photos`."""
+    suffix = path.suffix.lower()
+    is_live = suffix == ".mov" and path.stem in photos
+    return suffix in _SUFFIXES or (suffix in VIDEO_SUFFIXES and not is_live)
 
 
 def _as_tracked(root: Path, tracked: list[Path]) -> Path:
-    """Return a folder as tracked ones around or inside it spell it: case need not count."""
+    """Return a folder as tracked parents or subfolders spell it; these may differ in case."""
     for around in (root, *root.parents):
         for folder in tracked:
             if _is_same(folder, around):
@@ -250,11 +275,15 @@ def _look_at(path: Path, listing: Listing) -> None:
             listing.unread[name] = "its name is not valid Unicode; rename it"
             return
         moment = _moment(facts.st_mtime_ns)
-        listing.files.append(ImageFile(listing.folder, name, facts.st_size, moment))
+        file = ImageFile(listing.folder, name, facts.st_size, moment)
+        if file.is_video and not reads_videos():
+            listing.unread[name] = NEEDS_AV
+        else:
+            listing.files.append(file)
 
 
 def _name(path: Path, root: Path) -> str:
-    """Return the name of a file in a folder; what is not Unicode in it becomes question marks."""
+    """Return the name of a file in a folder; invalid Unicode becomes question marks."""
     return path.relative_to(root).as_posix().encode("utf-8", "replace").decode()
 
 
@@ -262,6 +291,6 @@ def _moment(nanoseconds: int) -> str:
     seconds, rest = divmod(nanoseconds, 10**9)
     try:
         moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest // 1_000)
-    except (OverflowError, OSError, ValueError):  # a file may claim any time
+    except (OverflowError, OSError, ValueError):  # the time of a file may be any number
         return str(nanoseconds)
     return moment.isoformat(timespec="microseconds")

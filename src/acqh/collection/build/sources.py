@@ -1,4 +1,4 @@
-"""Where items come from: manifests, folders, data, any iterable; made ready to be stored."""
+"""Read items from tables, folders, data or iterables, and check them."""
 
 import hashlib
 import json
@@ -17,6 +17,7 @@ from scipy import sparse
 
 from acqh._core.fields import FIELDS, FILE, IMAGE, IMAGE_FIELDS
 from acqh._core.labels import split_labels
+from acqh.collection.build.detect import check_detected, detect
 from acqh.collection.build.folder import Source, find_manifest, folder_items, has_images
 from acqh.collection.types import (
     MAX_ID_CHARACTERS,
@@ -34,20 +35,22 @@ MAX_TEXT_CHARACTERS = 1_000_000
 _MAX_INTEGER_BITS = 4_096
 _ID_DIGITS = 16
 
-# Skipped items, and why.
+# Skipped items, with the reasons.
 Skipped = list[tuple[str, str]]
 
 
-def prepared(items: Iterable[Any], skipped: Skipped, *, strict: bool) -> Iterator[Item]:
-    """Yield items that can be used; note the others, or raise for the first of them.
+def prepared(
+    items: Iterable[Any], skipped: Skipped, *, strict: bool, ocr: str | None = None
+) -> Iterator[Item]:
+    """Yield valid items; record the others as skipped, or raise an error for the first.
 
-    Those without an id get one: the path of their image, or a digest of their
-    content. It is the same whenever the same items come again, in the same order.
+    Items without an id get one: the path of their image, or a digest of their content. The same
+    items in the same order always get the same ids.
     """
     n_called: Counter[str] = Counter()
     for item in items:
         try:
-            ready = prepare(item)
+            ready = prepare(item, ocr)
         except MissingExtraError:
             raise
         except AcqhError as error:
@@ -65,7 +68,7 @@ def prepared(items: Iterable[Any], skipped: Skipped, *, strict: bool) -> Iterato
 
 
 def _usual_id(item: Item, ready: Item) -> str:
-    """Return what an item without an id is called, from the item as given and as prepared."""
+    """Return the default id of an item, from the original and the prepared item."""
     if isinstance(item.image, str | PathLike):
         name = str(item.image)
         is_text = name.isprintable() and len(name) <= MAX_ID_CHARACTERS // 2
@@ -74,11 +77,11 @@ def _usual_id(item: Item, ready: Item) -> str:
     return hashlib.sha256(content + (ready.thumbnail or b"")).hexdigest()[:_ID_DIGITS]
 
 
-def prepare(item: Item) -> Item:
-    """Check an item and read its image.
+def prepare(item: Item, ocr: str | None = None) -> Item:
+    """Check an item and read its image; `ocr`: see `Collection.build`.
 
-    Raises CollectionError: it has neither image nor text, or a field that cannot be stored. Raises
-    ImageError: the image cannot be read, or is too large.
+    Raises CollectionError: the item has neither image nor text, or a field that cannot be stored.
+    Raises ImageError: the image cannot be read, or is too large.
     """
     checked = check_fields(item)
     if item.image is None and not checked.text:
@@ -86,11 +89,17 @@ def prepare(item: Item) -> Item:
     if item.image is None:
         return checked
     image = working_image(item.image, item.name)
-    return replace(checked, image=image, has_thumbnail=True, thumbnail=make_thumbnail(image))
+    return replace(
+        checked,
+        image=image,
+        has_thumbnail=True,
+        thumbnail=make_thumbnail(image),
+        detected=detect(replace(checked, image=item.image), image, ocr),
+    )
 
 
 def check_fields(item: Item) -> Item:
-    """Return an item without its image, fit to be stored; raise CollectionError."""
+    """Return a valid item without its image; raise CollectionError if a field is invalid."""
     if not isinstance(item, Item):
         raise CollectionError(f"items must be acqh.collection.Item, got {type(item).__name__}")
     text, labels = item.text, item.labels
@@ -103,7 +112,8 @@ def check_fields(item: Item) -> Item:
         labels = tuple(filter(None, names))
     fields = {_checked_name(name): _checked_value(v, name) for name, v in item.fields.items()}
     folder = item.folder if isinstance(fields.get(FILE), str) else ""
-    return Item(None, text, labels, item.id, fields, item.name, folder=folder)
+    detected = check_detected(item.detected)
+    return Item(None, text, labels, item.id, fields, item.name, folder=folder, detected=detected)
 
 
 def _checked_text(value: Any, kind: str, limit: int) -> str:
@@ -203,9 +213,9 @@ def open_source(
 
 
 def kind_of(path: Path) -> Literal["features", "images", "records"]:
-    """Say what a file or folder brings; what is in it as images comes before vectors.
+    """Return the kind of a file or folder; images take precedence over vectors.
 
-    Raises CollectionError: there is nothing.
+    Raises CollectionError: the path does not exist.
     """
     if not path.exists():
         raise CollectionError(f"there is no manifest and no folder of images at {path}")
@@ -238,7 +248,7 @@ def _looked_through(items: Callable[[], Iterator[Item]], path: Path, root: Path)
 
 
 def data_items(data: MultiViewData) -> list[Item]:
-    """Return the items of data that brings its features: ids, labels and item table."""
+    """Return the items of data with features, from its ids, labels and item table."""
     labels = label_sets(data)
     fields = {name: values for name, values in data.items.items() if values.ndim == 1}
     texts = fields.pop("text", [""] * len(data))
@@ -271,10 +281,10 @@ def _plain(value: Any) -> Any:
 def read_annotations(
     path: Path, separator: str | None = None, *, clear: bool = False
 ) -> Iterator[Item]:
-    """Yield what a table says of items that are there: texts, labels and fields, without images.
+    """Yield the annotations in a table: texts, labels and fields, without images.
 
-    Which item is meant, the columns ``id``, ``file`` or ``image`` say. `clear`: empty cells say
-    that there is no text, label or value; otherwise they say nothing.
+    The column ``id``, ``file`` or ``image`` identifies the item. `clear`: empty cells remove the
+    text, labels or value; otherwise they are ignored.
     """
     for place, record in read_records(path):
         item = _item(record, place, None, separator)
@@ -303,7 +313,7 @@ def _is_empty(value: Any) -> bool:
 
 
 def _item(record: dict[str, Any], place: str, root: Path | None, separator: str | None) -> Item:
-    """Return a line of a table as an item; without its image where no folder of images is given."""
+    """Return a row of a table as an item, without its image if there is no folder of images."""
     rest = dict(record)
     content = (*FIELDS["image"].names, *FIELDS["text"].names)
     if root is not None and not any(name.lower() in content for name in rest):
@@ -331,7 +341,7 @@ def _item(record: dict[str, Any], place: str, root: Path | None, separator: str 
 
 
 def _take(record: dict[str, Any], *usual: str) -> Any:
-    """Take out the column of a usual name; capital letters make no difference."""
+    """Remove and return the column of a standard name, ignoring case."""
     exact = (name for name in usual if name in record)
     alike = (name for name in record if name.lower() in usual)
     name = next(chain(exact, alike), None)
@@ -339,10 +349,10 @@ def _take(record: dict[str, Any], *usual: str) -> Any:
 
 
 class ManifestImage:
-    """An image that a manifest names: it must lie in the manifest's folder.
+    """An image that is named in a table; it must be inside the folder of images.
 
-    A manifest may come from elsewhere, and a thumbnail of any image that it could name would
-    end up in the collection for everyone to see.
+    A table may come from an untrusted source. Without this check, it could publish thumbnails of
+    any image on the machine.
     """
 
     def __init__(self, root: Path, name: str) -> None:
@@ -353,7 +363,7 @@ class ManifestImage:
         return self.name
 
     def __fspath__(self) -> str:
-        """Return the image's full path; raise CollectionError where it is outside."""
+        """Return the full path of the image; raise CollectionError if it is outside the folder."""
         try:
             path = (self.root / self.name).resolve()
         except (OSError, ValueError, RuntimeError) as error:
@@ -366,7 +376,7 @@ class ManifestImage:
         return str(path)
 
     def is_there(self) -> bool:
-        """Whether there is such a file where it may be."""
+        """Whether the file exists inside the folder."""
         try:
             return Path(fspath(self)).is_file()
         except (CollectionError, OSError):

@@ -1,4 +1,4 @@
-"""Following a folder: what is new, changed, moved or gone there becomes so in the collection."""
+"""Sync a collection with a folder: apply new, changed, moved and deleted files."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass, field
@@ -15,12 +15,13 @@ from acqh.collection.store.file import Store
 from acqh.collection.store.items import find_number
 from acqh.collection.store.tracked import TrackedFile
 from acqh.collection.types import Item, SyncReport
-from acqh.errors import CollectionError
+from acqh.encoders.images import working_image
+from acqh.errors import AcqhError, CollectionError
 
-# So many items go without a question, or this share of those that the folder had.
+# Items that are removed without `delete`: this number, or this share of the items of the folder.
 _FEW = 3
 _SMALL_SHARE = 0.05
-# A folder that is gone is taken to be found elsewhere with this share of its content.
+# A missing folder counts as moved if at least this share of its content is found.
 _SAME_FOLDER = 0.5
 _N_NAMED = 5
 _LATE = "its item was given another text or label while it was read; sync again"
@@ -35,12 +36,13 @@ def sync(
     dry_run: bool,
     forget: bool,
 ) -> SyncReport:
-    """Take in what has changed in a folder of images; see `Collection.sync`."""
+    """Apply the changes in a folder of images; see `Collection.sync`."""
     items = tracked.tracked_files(collection.opened.store)
     removed = tracked.tombstones(collection.opened.store)
     listing = list_images(folder, {file.folder for file in (*items, *removed)})
     plan = _compare(items, removed, listing, say)
     if dry_run:
+        _check_readable(plan, listing, say)
         return plan.report(collection.opened.store)
     if not delete:
         plan.check(listing)
@@ -52,20 +54,20 @@ def sync(
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is to be done: items, and the files that they are now, with their digests."""
+    """Planned changes: items, and their current files with digests."""
 
     unread: Mapping[str, str]
     n_kept: int
     renamed: list[tuple[TrackedFile, ImageFile]] = field(default_factory=list)
     changed: list[tuple[TrackedFile, ImageFile]] = field(default_factory=list)
     new: list[tuple[ImageFile, str]] = field(default_factory=list)
-    # Tombstones whose metadata new files get, by name of the file; files that stay removed.
+    # Tombstones with annotations for new files, by file name; files that stay removed.
     restored: dict[str, int] = field(default_factory=dict)
     removed: list[tuple[TrackedFile, ImageFile]] = field(default_factory=list)
     deleted: list[TrackedFile] = field(default_factory=list)
 
     def check(self, listing: Listing) -> None:
-        """Raise CollectionError if many items would be removed, or all images are others."""
+        """Raise CollectionError if many items would be removed, or all images have changed."""
         same = self.n_kept + len(self.renamed)
         total = same + len(self.changed) + len(self.deleted)
         n_gone = len(self.deleted)
@@ -84,16 +86,16 @@ class _Plan:
 
     @property
     def moved(self) -> tuple[str, ...]:
-        """Ids of items whose files are elsewhere now."""
+        """Ids of items whose files were moved."""
         return tuple(item.id for item, file in self.renamed if item.path != file.path)
 
     @property
     def n_unchanged(self) -> int:
-        """How many files are as they were, and where."""
+        """Number of files that are neither changed nor moved."""
         return self.n_kept + len(self.renamed) - len(self.moved)
 
     def report(self, store: Store) -> SyncReport:
-        """Return what would be done."""
+        """Return the report of the planned changes."""
         new_ids: dict[str, None] = {}
         with store.reading() as connection:
             for file, _ in self.new:
@@ -116,7 +118,7 @@ def _compare(
     items: list[TrackedFile], tombstones: list[TrackedFile], listing: Listing, say: Progress
 ) -> _Plan:
     """Match items and files: by name, size and time, then by content, then by name alone."""
-    by_name: dict[str, TrackedFile] = {}  # by the names that files have in the listing
+    by_name: dict[str, TrackedFile] = {}  # by the file names in the listing
     surplus, others = [], []
     for item in items:
         if not item.path.is_relative_to(listing.root):
@@ -146,7 +148,7 @@ def _compare(
     lost += [*surplus, *(((inner / item.name).as_posix(), item) for item in moved)]
     lost = [(name, item) for name, item in lost if not listing.could_hold(name)]
 
-    # A folder in this one that was followed by itself is followed as a part of it from now on.
+    # A tracked subfolder becomes a part of this folder.
     taken_over = [
         (item, file)
         for file in same
@@ -164,11 +166,11 @@ def _match(
     files: dict[str, ImageFile],
     digests: Mapping[str, str],
 ) -> None:
-    """Find the files of items that are not what or where they were; the files that stay are new.
+    """Find the files of items that were moved or changed; remaining files are new.
 
-    `lost`: with the names that they should have.
+    `lost`: items without a matching file, with their expected file names.
     """
-    # A file that was only touched is its own first choice among those of equal content.
+    # Among files of equal content, one with the old name is preferred: it was only touched.
     lost.sort(key=lambda pair: digests.get(pair[0]) != pair[1].digest)
     by_digest: dict[str, list[str]] = {}
     for name in reversed(files):
@@ -191,7 +193,7 @@ def _match(
 
 
 def _match_tombstones(plan: _Plan, tombstones: list[TrackedFile]) -> None:
-    """Find the new files whose items were removed: by name and content, or else by content."""
+    """Match new files with removed items: by name and content, or else by content."""
     by_digest: dict[str, list[TrackedFile]] = {}
     for tombstone in tombstones:
         by_digest.setdefault(tombstone.digest, []).append(tombstone)
@@ -200,7 +202,7 @@ def _match_tombstones(plan: _Plan, tombstones: list[TrackedFile]) -> None:
             if file.name in plan.restored:
                 continue
             for tombstone in by_digest.get(digest, ()):
-                # Another file of equal content is a copy, unless this one is gone.
+                # Another file of equal content is a copy, unless this file is missing.
                 if tombstone.path == file.path if is_own else not tombstone.path.exists():
                     by_digest[digest].remove(tombstone)
                     if tombstone.is_final:
@@ -212,7 +214,7 @@ def _match_tombstones(plan: _Plan, tombstones: list[TrackedFile]) -> None:
 
 
 def _moved_here(items: list[TrackedFile], digests: set[str]) -> list[TrackedFile]:
-    """Return the items of folders that are gone, and whose content is here."""
+    """Return the items of missing folders whose content is in this folder."""
     by_folder: dict[str, list[TrackedFile]] = {}
     for item in items:
         by_folder.setdefault(item.folder, []).append(item)
@@ -225,7 +227,7 @@ def _moved_here(items: list[TrackedFile], digests: set[str]) -> list[TrackedFile
 
 
 def _digests(files: list[ImageFile], listing: Listing, say: Progress) -> dict[str, str]:
-    """Return the digests of files by name; note those that cannot be read."""
+    """Return the digests of files by name; record those that cannot be read."""
     digests = {}
     for position, file in enumerate(files):
         say(position, len(files), "looking for changes")
@@ -236,11 +238,24 @@ def _digests(files: list[ImageFile], listing: Listing, say: Progress) -> dict[st
     return digests
 
 
+def _check_readable(plan: _Plan, listing: Listing, say: Progress) -> None:
+    """Read the new and changed files of a dry run; those that cannot be read stay as they are."""
+    files = [file for file, _ in plan.new] + [file for _, file in plan.changed]
+    for position, file in enumerate(files):
+        say(position, len(files), "reading new images")
+        try:
+            working_image(file.path, file.name)
+        except AcqhError as error:
+            listing.unread[file.name] = str(error)
+    plan.new[:] = [pair for pair in plan.new if pair[0].name not in listing.unread]
+    plan.changed[:] = [pair for pair in plan.changed if pair[1].name not in listing.unread]
+
+
 def _carry_out(plan: _Plan, collection: OpenCollection, say: Progress) -> SyncReport:
-    # Moves first: an item that has its new name in time is not taken for a new one by a next run.
+    # Moves first: after a crash, the next run does not mistake moved items for new ones.
     moves = [(item, file, file.fields(item.digest)) for item, file in plan.renamed]
     moves += [
-        (item, file, {FILE: file.name})  # size and time follow when it was read
+        (item, file, {FILE: file.name})  # size and time are updated after the file is read
         for item, file in plan.changed
         if item.path != file.path
     ]
@@ -251,7 +266,7 @@ def _carry_out(plan: _Plan, collection: OpenCollection, say: Progress) -> SyncRe
     deleted: list[str] = []
     if plan.deleted:
         deleted = collection.apply(lambda opened: tracked.remove_gone(opened.store, plan.deleted))
-    if deleted:  # as where an image was moved to another folder, which was synced first
+    if deleted:  # for example, if an image was moved to another folder, which was synced first
         metadata = tracked.inherited(collection.opened.store, plan.deleted)
         annotate_items(collection, metadata.values(), say, keep=True)
         collection.apply(lambda opened: tracked.forget(opened.store, metadata))
@@ -275,7 +290,7 @@ def _carry_out(plan: _Plan, collection: OpenCollection, say: Progress) -> SyncRe
 def _items_to_read(
     files: list[tuple[ImageFile, str]], restored: Mapping[str, int], store: Store
 ) -> Iterator[Item]:
-    """Yield files with their ids as items, with what people gave these."""
+    """Yield files as items, with their ids and annotations."""
     for file, identifier in files:
         with store.reading() as connection:
             text, labels, fields = tracked.user_metadata(

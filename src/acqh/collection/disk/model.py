@@ -46,9 +46,21 @@ Encoders: TypeAlias = Mapping[str, Any]
 
 def fit_builtin_model(encoders: Encoders) -> bool:
     """Whether encoders make the features that the built-in image-text model was learnt from."""
-    image = encoders.get("image")
-    is_usual = isinstance(image, EfficientNetLite0) and image.size == EfficientNetLite0().size
-    return is_usual and isinstance(encoders.get("text"), MiniLM)
+    return makes_builtin_features(encoders.get("image")) and isinstance(
+        encoders.get("text"), MiniLM
+    )
+
+
+def makes_builtin_features(image_encoder: Any) -> bool:
+    """Whether an image encoder makes the features of the built-in image-text model."""
+    is_usual = isinstance(image_encoder, EfficientNetLite0)
+    return is_usual and image_encoder.size == EfficientNetLite0().size
+
+
+def share_space(encoders: Encoders) -> bool:
+    """Whether the encoders of images and texts are the two networks of one CLIP model."""
+    sources = [getattr(encoders.get(view), "source_", None) for view in ("image", "text")]
+    return sources[0] is not None and sources[0] == sources[1]
 
 
 def encode_items(encoders: Encoders, images: Sequence[Any], texts: Sequence[str]) -> "ItemFeatures":
@@ -56,8 +68,8 @@ def encode_items(encoders: Encoders, images: Sequence[Any], texts: Sequence[str]
 
     Examples
     --------
-    >>> from acqh.encoders import word_vectorizer
-    >>> encoders = {"text": word_vectorizer().fit(["a rose", "a car"])}
+    >>> from acqh.encoders import tfidf_vectorizer
+    >>> encoders = {"text": tfidf_vectorizer().fit(["a rose", "a car"])}
     >>> rows, features = encode_items(encoders, [None, None], ["boat", "rose"])
     >>> rows.tolist(), len(features)
     ([1], 1)
@@ -280,14 +292,14 @@ def unrelated_queries(
     chosen = codes[:: math.ceil(len(codes) / _MAX_QUERIES) or 1]
     queries = {"items": coder.model.project_codes(chosen), "words": coder.maps.codebooks[0, :0]}
     if "text" in encoders and "text" in coder.maps.widths:
-        features, is_known = _things(encoders["text"], asked_as)
+        features, is_known = encode_things(encoders["text"], asked_as)
         if is_known.sum() >= _MIN_WORDS:
             queries["words"] = coder.maps.project(features[is_known], view="text")
     return {name: unit_rows(rows).astype(np.float16) for name, rows in queries.items()}
 
 
-def _things(encoder: Any, asked_as: str) -> tuple[Matrix, Bools]:
-    """Return the features of things, and which of them the encoder knows."""
+def encode_things(encoder: Any, asked_as: str) -> tuple[Matrix, Bools]:
+    """Return the features of names of things as queries, and which of them the encoder knows."""
     weights = getattr(encoder, "fingerprint_", None)
     key = weights, asked_as
     if weights is None or key not in _known_things:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -37,14 +38,16 @@ from acqh.collection.store.file import (
 )
 from acqh.collection.store.items import (
     Counts,
+    ItemCache,
     changes_since,
     codes_of,
     count_all,
     has_more_than,
     is_forgotten,
 )
-from acqh.collection.store.vocabulary import Vocabulary
+from acqh.collection.store.vocabulary import WordIndex
 from acqh.encoders.builtin.model import BuiltinMap
+from acqh.encoders.languages import encode_other
 from acqh.encoders.minilm import MiniLM, QueryTable
 from acqh.errors import AcqhError, CollectionError, CorruptBundleError, ReplacedError
 
@@ -58,6 +61,8 @@ _KEPT_TEXTS, _MAX_KEPT_CHARACTERS = 1_024, 1_000
 _SAVE_AFTER = 4_096
 # Of up to this many items no index is saved: their codes are read from the store as quickly.
 MAX_FEW = 16_384
+# Up to this many items, searches scan all codes.
+_SCAN_ROWS = 131_072
 # Where at most one item in this many may be found, these get an index of their own.
 _SMALL_PART = 16
 # The fact under which levels are stored, and the part of the items whose change renews them.
@@ -178,9 +183,10 @@ class IndexCache:
         stored_numbers, codes = codes_of(connection, numbers, len(self.codebooks))
         return CodeIndex(self.codebooks).add(codes, ids=stored_numbers)
 
-    def at(self, connection: sqlite3.Connection) -> "CodeIndex":
-        """Return the index with every change that a connection sees."""
-        index, revision = self._index, read_revision(connection)
+    def at(self, connection: sqlite3.Connection, revision: int | None = None) -> "CodeIndex":
+        """Return the index with every change that a connection sees; `revision`: the last one."""
+        index = self._index
+        revision = read_revision(connection) if revision is None else revision
         if index is None or revision > self._revision:
             with self._lock:
                 index = self._index
@@ -190,6 +196,7 @@ class IndexCache:
                 if revision > self._revision:
                     self._catch_up(index, connection)
                 self._renew_levels(index, connection)
+                index.scan_rows = _SCAN_ROWS
                 self._index = index
             if self._revision - self._saved >= max(_SAVE_AFTER, len(index) // 4):
                 self._save(index)
@@ -292,6 +299,18 @@ class IndexCache:
         self._revision = revision
 
 
+class State:
+    """What searches have read from one state of the store."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.revision = read_revision(connection)
+        self.items = ItemCache()
+        self.words = WordIndex()
+        self.detected_words = WordIndex(is_detected=True)
+        # Numbers of items and their index by the filters; the last to be used at the end.
+        self.selections: OrderedDict[Any, tuple[Ints, CodeIndex | None]] = OrderedDict()
+
+
 @dataclass(frozen=True, eq=False)
 class Opened:
     """The parts of a generation that is open; any thread may use them."""
@@ -302,11 +321,10 @@ class Opened:
     coder: Coder
     index: IndexCache
     is_fast: bool = False  # whether static token embeddings encode query texts
-    # What searches chose among, by what they were restricted to; the last to be used at the end.
-    selections: OrderedDict[Any, Any] = field(default_factory=OrderedDict)
-    vocabulary: UntilChange[Vocabulary] = field(default_factory=lambda: UntilChange(Vocabulary))
+    state: UntilChange["State"] = field(default_factory=lambda: UntilChange(State))
     counts: UntilChange[Counts] = field(default_factory=lambda: UntilChange(count_all))
-    text_vectors: dict[str, Floats | None] = field(default_factory=dict)
+    # By the text, and whether it is in another language than English.
+    text_vectors: dict[tuple[str, bool], Floats | None] = field(default_factory=dict)
 
     def close(self) -> None:
         """Save the index and close all files; safe to call twice."""
@@ -316,20 +334,29 @@ class Opened:
             finally:
                 _release(self.store, self.lease)
 
-    def vector_of(self, view: str, raw: Any) -> Floats | None:
-        """Return the query vector of an image or a text, None if nothing of it is known."""
-        if view == "text" and raw in self.text_vectors:
-            return self.text_vectors[raw]
+    def vector_of(self, view: str, raw: Any, *, is_other: bool = False) -> Floats | None:
+        """Return the query vector of an image or a text, None if nothing of it is known.
+
+        `is_other`: whether a text that MiniLM would encode is in another language than English.
+        """
+        if view == "text" and (raw, is_other) in self.text_vectors:
+            return self.text_vectors[raw, is_other]
         query = phrase(raw, self.facts.asked_as) if view == "text" else raw
-        if view == "text" and self.is_fast:
+        vector: Floats | None
+        if is_other:
+            vector = self.coder.query(view, encode_other([raw]))
+        elif view == "text" and self.is_fast:
             vector = self.fast_encoder.vector(query)
         else:
-            matrix, present = encode_view(self.facts.encoders[view], view, [query])
+            encoder = self.facts.encoders[view]
+            if isinstance(encoder, MiniLM):  # its own language is that of captions
+                encoder = SimpleNamespace(transform=encoder.transform_english)
+            matrix, present = encode_view(encoder, view, [query])
             vector = self.coder.query(view, matrix) if present[0] else None
         if view == "text" and len(raw) <= _MAX_KEPT_CHARACTERS:
             if len(self.text_vectors) >= _KEPT_TEXTS:
                 self.text_vectors.clear()
-            self.text_vectors[raw] = vector
+            self.text_vectors[raw, is_other] = vector
         return vector
 
     @cached_property

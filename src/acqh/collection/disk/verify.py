@@ -15,7 +15,7 @@ from acqh.collection.disk.facts import INDEX, MODEL, check_parts, read_facts
 from acqh.collection.disk.generations import ITEMS, others, size_on_disk, use_current
 from acqh.collection.store import items
 from acqh.collection.store.file import WORDS_SCHEMA, checksum, open_store, read_revision, read_text
-from acqh.collection.store.words import change_words, words_of
+from acqh.collection.store.words import change_detected_words, change_words, words_of
 from acqh.collection.types import CollectionReport
 from acqh.errors import AcqhError
 from acqh.index import CodeIndex
@@ -159,6 +159,9 @@ def _check_items(connection: sqlite3.Connection, shape: tuple[int, ...] | None) 
     for number, image, stored in connection.execute("SELECT * FROM thumbnails"):
         if not isinstance(image, bytes) or checksum(image) != stored:
             yield f"the thumbnail of item number {number} does not match its checksum"
+    for number, metadata, stored in connection.execute("SELECT * FROM detected"):
+        if not isinstance(metadata, str) or checksum(metadata) != stored:
+            yield f"what was detected of item number {number} does not match its checksum"
     for (number,) in connection.execute(
         "SELECT number FROM tracked_files JOIN items USING (number) "
         "WHERE json_valid(fields) AND json_extract(fields, '$.file') IS NOT name"
@@ -173,8 +176,8 @@ def _check_values(connection: sqlite3.Connection) -> Iterator[str]:
     """Look up the labels and fields of every item where filters would."""
     listed = "SELECT 1 FROM item_values WHERE name = ? AND value = ? AND number = ?"
     n_values = 0
-    for number, *encoded in connection.execute("SELECT number, labels, fields FROM items"):
-        for row in items.value_rows(number, *items.parsed(*encoded)):
+    for number, _, labels, fields, detected in _parsed_items(connection):
+        for row in items.value_rows(number, labels, fields, detected):
             n_values += 1
             if connection.execute(listed, row).fetchone() is None:
                 yield f"item number {number} is not listed under its {row[0]!r:.200}"
@@ -190,12 +193,29 @@ def _check_words(connection: sqlite3.Connection) -> Iterator[str]:
     """
     with closing(sqlite3.connect(":memory:")) as other:
         other.executescript(WORDS_SCHEMA)
-        rows = connection.execute("SELECT number, text, labels, fields FROM items")
-        for number, text, *encoded in rows:
-            change_words(other, number, *words_of(text, *items.parsed(*encoded)))
-        places = "CREATE VIRTUAL TABLE temp.places USING fts5vocab(main, words, instance)"
-        for database in (connection, other):
-            database.execute(places)
-        both = (database.execute("SELECT * FROM temp.places") for database in (connection, other))
-        if any(one != two for one, two in zip_longest(*both)):
-            yield "the words that items are found by are not those of the items"
+        for number, text, labels, fields, detected in _parsed_items(connection):
+            change_words(other, number, *words_of(text, labels, fields))
+            change_detected_words(other, number, detected, remove=False)
+        for table in ("words", "detected_words"):
+            places = f"temp.{table}_places"
+            for database in (connection, other):
+                # In the older layout of a store that cannot be written, one is temporary.
+                is_temporary = "SELECT 1 FROM sqlite_temp_master WHERE name = ?"
+                schema = "temp" if database.execute(is_temporary, (table,)).fetchone() else "main"
+                database.execute(
+                    f"CREATE VIRTUAL TABLE {places} USING fts5vocab({schema}, {table}, instance)"
+                )
+            both = (database.execute(f"SELECT * FROM {places}") for database in (connection, other))  # noqa: S608
+            if any(one != two for one, two in zip_longest(*both)):
+                yield "the words that items are found by are not those of the items"
+
+
+def _parsed_items(
+    connection: sqlite3.Connection,
+) -> Iterator[tuple[int, str, list[str], dict[str, Any], dict[str, Any]]]:
+    """Yield number, text, labels, fields and detected metadata of every item."""
+    rows = connection.execute(
+        "SELECT number, text, labels, fields, metadata FROM items LEFT JOIN detected USING (number)"
+    )
+    for number, text, labels, fields, metadata in rows:
+        yield number, text, *items.parsed(labels, fields), items.parsed_detected(metadata)

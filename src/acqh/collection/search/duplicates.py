@@ -27,7 +27,7 @@ from acqh.collection.search.rank import match_of
 from acqh.collection.search.same_image import CROPS, Picture, compare, cropping
 from acqh.collection.store.items import find_item, read_pictures, read_thumbnail
 from acqh.collection.types import DuplicateGroup, Item
-from acqh.encoders.images import image_formats, working_image
+from acqh.encoders.images import open_image, working_image
 from acqh.errors import AcqhError
 
 _SIDE = 32
@@ -127,16 +127,12 @@ def _file_of(item: Item) -> Path | None:
 
 def _can_replace(kept_file: Path, file: Path) -> bool:
     """Whether a file shows no more than another one does; False if that is not certain."""
-    pillow = require("PIL.Image")
     try:
         if kept_file.samefile(file):  # a link, or a file of two folders
             return False
         if filecmp.cmp(kept_file, file, shallow=False):
             return True
-        with (
-            pillow.open(kept_file, formats=image_formats()) as best,
-            pillow.open(file, formats=image_formats()) as other,
-        ):
+        with open_image(kept_file) as best, open_image(file) as other:
             # Of several frames or pages, only the first ones are compared.
             if getattr(best, "n_frames", 1) > 1 or getattr(other, "n_frames", 1) > 1:
                 return False

@@ -1,8 +1,7 @@
 """Rankings: by meaning among what may be found, with words, and images that are the same."""
 
-import re
 import sqlite3
-import unicodedata
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -10,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints
+from acqh._core.fields import KIND, KINDS
 from acqh.collection.disk.opened import Opened
 from acqh.collection.search.same_image import Picture, compare
-from acqh.collection.store.file import as_numbers, read_revision
+from acqh.collection.store.file import as_numbers
 from acqh.collection.store.filters import Condition, check_names, meeting
-from acqh.collection.store.items import numbers_showing, thumbnails_of
+from acqh.collection.store.items import StoredItem, numbers_showing, thumbnails_of
 from acqh.collection.store.words import (
     WordHit,
     WordQuery,
     is_sign,
-    names_in,
     numbers_allowed,
-    plain,
+    plain_words,
 )
 
 if TYPE_CHECKING:
@@ -29,11 +28,13 @@ if TYPE_CHECKING:
 
 # Of sentences, not of what is called so: "dog?" is a dog, "C++" is not C.
 _PUNCTUATION = ".,;:!?()[]{}\"'"
-_WORD = re.compile(r"\w+")
 # Highest score of some of the words; all of them count 1, and so does the most similar item.
 # Chosen on halves of COCO captions, with a word that does not occur; of 250 others,
 # of Flickr8k, 88 % find their photograph first, by words alone as many, by meaning alone 62 %.
 _SOME_WORDS = 0.5
+# Score of all words, if suggested tags or text in the image are needed for some: below what people
+# wrote, above some of the words. And the least `match` then.
+_DETECTED_WORDS, _DETECTED_MATCH = 0.6, 0.75
 # Added if the name or caption equals the query, and if the words have the forms that were typed.
 _CALLED_SO, _AS_TYPED = 1.0, 0.25
 # The most that `match` is where not every word is there, nor the same image.
@@ -55,21 +56,22 @@ _KEPT_SELECTIONS = 32
 def select(
     opened: Opened,
     connection: sqlite3.Connection,
+    cache: "OrderedDict[Any, tuple[Ints, CodeIndex | None]]",
     conditions: tuple[Condition, ...],
     words: WordQuery | None,
 ) -> "tuple[Ints | None, CodeIndex | None]":
     """Return the numbers of the items that meet conditions and the filters of words; None for all.
 
     If they are few, also an index of them alone. It gives the same scores in the same order.
+    `cache`: see `State`.
 
     Raises CollectionError: no item has a field of the conditions.
     """
     filters = None if words is None else (words.phrases, words.without)
     if not conditions and not any(filters or ()):
         return None, None
-    cache = opened.selections
-    key = conditions, filters, read_revision(connection)
-    selection: tuple[Ints, CodeIndex | None] | None = cache.pop(key, None)
+    key = conditions, filters
+    selection = cache.pop(key, None)
     if selection is None:
         sets = [as_numbers(connection.execute(*meeting(conditions)))] if conditions else []
         sets += [numbers_allowed(connection, words)] if words and any(filters or ()) else []
@@ -88,15 +90,15 @@ def rate(
     query: Floats | None,
     is_text: bool,
     scores: Mapping[int, float],
-    items: Mapping[int, Mapping[str, Any]],
+    items: Mapping[int, StoredItem],
 ) -> dict[int, float]:
     """Return the confidence of items by their semantic similarity, from 0 to 1, by number.
 
-    `scores`: of items that are scored already. `items`: fields of all.
+    `scores`: of items that are scored already. `items`: others.
     """
     if query is None:
         return {}
-    unscored = {number: item["code"] for number, item in items.items() if number not in scores}
+    unscored = {n: item.values["code"] for n, item in items.items() if n not in scores}
     if unscored:
         codes = np.frombuffer(b"".join(unscored.values()), np.uint8).reshape(len(unscored), -1)
         vectors = opened.index.codebooks[np.arange(codes.shape[1]), codes].sum(axis=1)
@@ -123,10 +125,26 @@ def match_of(score: float, limit: float) -> float:
 def match_of_both(words: float, content: float) -> float:
     """Return the confidence of an item from its scores by keywords and by semantic similarity.
 
-    With all words it is 1. Some words count half: at full weight, three in five queries for absent
-    things would have a confident match, because a caption has some of their words.
+    With all words it is 1, and with all words in detected metadata at least 0.75. Some words count
+    half: at full weight, three in five queries for absent things would have a confident match,
+    because a caption has some of their words.
     """
-    return 1.0 if words >= 1 else min(_UNCERTAIN, words / 2 + content)
+    if words >= 1:
+        return 1.0
+    match = words / 2 + content
+    return min(_UNCERTAIN, max(_DETECTED_MATCH, match) if words >= _DETECTED_WORDS else match)
+
+
+def photos_first(content: Mapping[int, float], items: Mapping[int, StoredItem]) -> dict[int, float]:
+    """Return the confidence of items in an answer without strong matches: half of it if no photos.
+
+    Screenshots, scans and drawings are a little similar to any word that the model does not know.
+    """
+    kinds = {number: item.values["detected"].get(KIND) for number, item in items.items()}
+    return {
+        number: near / 2 if kinds.get(number) in KINDS[1:] else near
+        for number, near in content.items()
+    }
 
 
 # Number and score of an item; what adds up to the score, if that is not the entries of its code.
@@ -134,11 +152,12 @@ Ranked = tuple[int, float, tuple[float, ...]]
 
 
 def compare_words(
-    query: WordQuery, hits: Sequence[WordHit], items: Mapping[int, Mapping[str, Any]]
+    query: WordQuery, hits: Sequence[WordHit], items: Mapping[int, StoredItem]
 ) -> list[WordHit]:
-    """Return hits with whether they are called exactly so, and have which words as they were typed.
+    """Return hits with the share of the words that they have as typed.
 
-    Called so are also items that have it as their whole caption. `items`: their fields.
+    Also whether those with all words have all of them as typed, and are called exactly so, by their
+    name or their whole caption.
     """
     parts = (*query.phrases, *query.terms)
     name, has_signs = " ".join(parts).casefold(), any(map(is_sign, parts))
@@ -147,38 +166,43 @@ def compare_words(
     spelt = [term.strip(_PUNCTUATION).casefold() for term in terms if not term.isalnum()]
     compared = []
     for hit in hits:
-        item = items[hit.number]
-        text, fields = item["text"], item["fields"]
-        names = names_in(fields)
-        called = {text, *names}
-        if has_signs:
-            called |= {value for value in fields.values() if isinstance(value, str)}
-        full_text = plain(" ".join((text, *names, *item["labels"]))).casefold()
-        words = plain_words(full_text)
-        compared.append(
-            WordHit(
-                *hit[:3],
-                is_named=name in {plain(form).casefold() for form in called},
-                is_typed=typed <= words and all(form in full_text for form in spelt),
-                share=max(1, len(typed & words)) / max(1, len(typed)),
-            )
-        )
+        number, rank, complete = hit[:3]
+        full_text, words = items[number].forms
+        if hit.is_detected:
+            words |= items[number].detected_words
+        share = max(1, len(typed & words)) / max(1, len(typed))
+        if hit.is_detected:
+            compared.append(hit._replace(complete=complete or share == 1.0, share=share))
+            continue
+        is_named = complete and items[number].is_called(name, by_any_field=has_signs)
+        is_typed = complete and typed <= words and all(form in full_text for form in spelt)
+        compared.append(WordHit(number, rank, complete, is_named, is_typed, share))
     return compared
 
 
-def plain_words(*texts: str) -> frozenset[str]:
-    """Return the words of texts, without case and diacritics but with their endings.
+def with_files(hits: Sequence[WordHit], files: Mapping[int, bool]) -> list[WordHit]:
+    """Return hits, with those first whose file has the name, or begins with it.
+
+    `files`: whether it is the whole name, by number.
+    """
+    named = [WordHit(number, 0.0, True, is_whole, True) for number, is_whole in files.items()]
+    return [*named, *(hit for hit in hits if hit.number not in files)]
+
+
+def with_detected(words: Sequence[WordHit], detected: Sequence[WordHit]) -> list[WordHit]:
+    """Return hits by what people wrote, and by detected metadata, those with all words first.
 
     Examples
     --------
-    >>> sorted(plain_words("Two Cafés", "horse-riding"))
-    ['cafes', 'horse', 'riding', 'two']
+    >>> has_all, has_some = WordHit(7, -2.0, True), WordHit(8, -1.0, False)
+    >>> tagged = WordHit(8, -2.0, True, is_detected=True)
+    >>> with_detected([has_all, has_some], [tagged]) == [has_all, tagged]
+    True
     """
-    plain = " ".join(texts).casefold()
-    if not plain.isascii():
-        letters = unicodedata.normalize("NFKD", plain)
-        plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
-    return frozenset(_WORD.findall(plain))
+    has_all = {hit.number for hit in words if hit.complete}
+    added = {hit.number: hit for hit in detected if hit.number not in has_all}
+    hits = [*(hit for hit in words if hit.number not in added), *added.values()]
+    return sorted(hits, key=lambda hit: not hit.complete)
 
 
 def fuse(
@@ -188,7 +212,8 @@ def fuse(
 
     `content`: by number, from 0 to 1. All words count 1, another 1 if the name or caption equals
     the query, and 0.25 if the words are as typed. Some words count 0.5 times their share, times
-    their BM25 relative to the best. Without `words_first`, all words are scored like some.
+    their BM25 relative to the best. With detected metadata, all words count 0.6, and some words
+    half. Without `words_first`, all words are scored like some.
 
     Examples
     --------
@@ -196,12 +221,17 @@ def fuse(
     >>> [number for number, *_ in fuse({8: 0.7, 7: 0.1}, [has_all, has_some], 2, words_first=True)]
     [7, 8]
     """
-    best = min((hit.rank for hit in words), default=-1.0)
+    lowest: dict[bool, float] = {}  # of what people wrote, and of detected metadata
+    for hit in words:
+        lowest[hit.is_detected] = min(hit.rank, lowest.get(hit.is_detected, 0.0))
     # Stable: of equal scores, the better by words comes first.
     parts = {}
     for hit in sorted(words, key=lambda hit: (not hit.complete, hit.rank)):
+        best = lowest[hit.is_detected]
         score = _SOME_WORDS * hit.share * (hit.rank / best if best < 0 else 1.0)
-        if words_first and hit.complete:
+        if hit.is_detected:
+            score = _DETECTED_WORDS if words_first and hit.complete else score / 2
+        elif words_first and hit.complete:
             score = 1.0 + _CALLED_SO * hit.is_named + _AS_TYPED * hit.is_typed
         parts[hit.number] = score, content.get(hit.number, 0.0)
     for number, near in content.items():

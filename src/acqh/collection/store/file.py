@@ -24,17 +24,31 @@ WRITE_TIMEOUT_SECONDS = 30.0
 _NO_CHANGE = 1 << 62
 # Numbers given as one parameter: SQLite takes only this many of them in a statement.
 LISTED = "(SELECT value FROM json_each(?))"
-# Counts up when tables change.
-LAYOUT = 6
+# Counts up when tables change. Stores of the layout before lack `_ADDED`.
+LAYOUT = 7
 # Captions, what an item is called, its labels, and the signs in all else that it has. Nothing but
 # the index is stored: the texts are those of the items. Words are letters, with their marks, and
 # numbers; symbols and what is for private use are words too, but not the two of ASCII.
-WORDS_SCHEMA = """
+_WORDS = """
 CREATE VIRTUAL TABLE words USING fts5(
     text, names, labels, signs, content='',
     tokenize="porter unicode61 remove_diacritics 2 categories 'L* M* N* Co So Sk' separators '^`'"
-);
+)
 """
+# What acqh detected itself, as JSON, and its words. They have their own index: what people wrote is
+# found as if they were not there.
+_DETECTED = """
+CREATE TABLE detected (
+    number INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE,
+    metadata TEXT NOT NULL,
+    checksum INTEGER NOT NULL
+)
+"""
+_DETECTED_WORDS = _WORDS.replace("words", "detected_words").replace(
+    "text, names, labels, signs", "tags, text"
+)
+_ADDED = (_DETECTED, _DETECTED_WORDS)
+WORDS_SCHEMA = f"{_WORDS};{_DETECTED_WORDS};"
 # Every item and every removal takes the next change number. An item's is its number for good.
 # The two indexes are for counting items without reading them.
 #
@@ -89,6 +103,7 @@ CREATE TABLE item_values (
     PRIMARY KEY (name, value, number)
 ) WITHOUT ROWID;
 {WORDS_SCHEMA}
+{_DETECTED};
 """
 T = TypeVar("T")
 _DEFINITIONS = "SELECT type, name, tbl_name, sql FROM sqlite_master"
@@ -235,7 +250,8 @@ class Store:
         `erase`: also write the file anew, so that nothing is left of what was deleted.
         """
         with self._lent() as connection:
-            connection.execute("INSERT INTO words (words) VALUES ('optimize')")
+            for table in ("words", "detected_words"):
+                connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")  # noqa: S608
             if erase:
                 connection.execute("VACUUM")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -295,6 +311,9 @@ class Store:
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA cell_size_check = ON")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if self.read_only and not _has_added(connection):
+                for statement in _ADDED:  # of an older layout, for this connection alone
+                    connection.execute(statement.replace("TABLE ", "TABLE temp.", 1))
         except _SQLITE_ERRORS as error:
             connection.close()
             if not self.path.exists():
@@ -397,13 +416,16 @@ def _create(path: Path, generation: str, journal: str) -> None:
 def open_store(path: Path, *, timeout: float = WRITE_TIMEOUT_SECONDS, **how: Any) -> Store:
     """Open a store that `create_store` made; see `Store`.
 
+    Tables that an older layout lacks are added; where nothing can be written, for the time being.
+
     Raises CorruptBundleError: it is damaged, of another layout, or has unknown tables.
     """
     store = Store(path, timeout=timeout, **how)
     try:
+        _upgrade(store)
         with store.reading() as connection:
             layout = read_text(connection, "layout")
-            if layout != str(LAYOUT):
+            if layout not in (str(LAYOUT), str(LAYOUT - 1)):
                 raise CorruptBundleError(
                     f"{path} has layout {layout:.20}, this acqh reads {LAYOUT}; open it with the "
                     "acqh that made it, or build the collection again"
@@ -414,6 +436,27 @@ def open_store(path: Path, *, timeout: float = WRITE_TIMEOUT_SECONDS, **how: Any
         store.close()
         raise
     return store
+
+
+def _upgrade(store: Store) -> None:
+    """Add the tables that the layout before lacks."""
+
+    def is_old(connection: sqlite3.Connection) -> bool:
+        return read_text(connection, "layout") == str(LAYOUT - 1)
+
+    with store.reading() as connection:
+        if store.read_only or not is_old(connection):
+            return
+    with store.writing() as connection:
+        if is_old(connection):  # still: another process may have done it
+            for statement in _ADDED:
+                connection.execute(statement)
+            connection.execute("UPDATE meta SET value = ? WHERE name = 'layout'", (LAYOUT,))
+
+
+def _has_added(connection: sqlite3.Connection) -> bool:
+    statement = "SELECT 1 FROM sqlite_master WHERE name = 'detected'"
+    return connection.execute(statement).fetchone() is not None
 
 
 def checksum(*fields: str | bytes) -> int:
@@ -435,6 +478,8 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
     """
     with closing(sqlite3.connect(":memory:")) as other:
         other.executescript(_SCHEMA)
+        if read_text(connection, "layout") != str(LAYOUT):
+            other.executescript("DROP TABLE detected; DROP TABLE detected_words;")
         expected = set(other.execute(_DEFINITIONS))
     definitions = set(connection.execute(_DEFINITIONS))
     if definitions != expected:

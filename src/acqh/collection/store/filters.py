@@ -1,12 +1,14 @@
-"""Conditions on labels and fields, and the order of items: SQL over the table of values."""
+"""Conditions on labels, fields and detected metadata, and the order of items: SQL over values."""
 
 import difflib
 import math
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from datetime import date, timedelta
+from typing import Any, NamedTuple
 
+from acqh._core.fields import DATE
 from acqh.collection.store.file import first_row
 from acqh.collection.store.items import LABEL, stored
 from acqh.errors import CollectionError
@@ -17,22 +19,93 @@ _BOOLEANS = {"true": True, "false": False}
 # Fields or labels that an error names.
 _MAX_SHOWN = 20
 Value = str | int | float
-# name, wanted values; label: all of them, field: any of them
-Condition = tuple[str, tuple[Value, ...]]
+# Longer ones first: "<=" is not "<".
+OPERATORS = (">=", "<=", "!=", ">", "<", "~", "=")
+_DAY = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?", re.ASCII)
+
+
+class Condition(NamedTuple):
+    """A condition on items: how a label or field compares with one of some values."""
+
+    name: str
+    values: tuple[Value, ...]  # of labels an item must have all, of a field one of them
+    operator: str = "="
 
 
 def meeting(conditions: Sequence[Condition]) -> tuple[str, list[Any]]:
     """Return a statement that selects the items that meet all conditions, and its parameters."""
-    clauses: list[tuple[str, list[Any]]] = []
-    for name, values in conditions:
-        if name == LABEL:
-            clauses += [(name, [value]) for value in values]
-        else:
-            clauses.append((name, [form for value in values for form in _forms(value)]))
-    having = "SELECT number FROM item_values WHERE name = ? AND value IN ({})"
-    selects = (having.format(", ".join("?" * len(values))) for _, values in clauses)
-    parameters = [parameter for name, values in clauses for parameter in (name, *values)]
-    return " INTERSECT ".join(selects), parameters
+    having = "SELECT number FROM item_values WHERE name = ? AND ({})"
+    # With `!=`, items without the field are selected, too.
+    selects = ["SELECT number FROM items"] if conditions[0].operator == "!=" else []
+    parameters: list[Any] = []
+    for name, values, operator in conditions:
+        are_separate = name == LABEL and operator == "="
+        for alternatives in [(value,) for value in values] if are_separate else [values]:
+            clause, forms = _clause(name, operator, alternatives)
+            join = "" if not selects else " EXCEPT " if operator == "!=" else " INTERSECT "
+            selects.append(join + having.format(clause))
+            parameters += [name, *forms]
+    return "".join(selects), parameters
+
+
+def _clause(name: str, operator: str, values: Sequence[Value]) -> tuple[str, list[Any]]:
+    """Return the SQL that compares a stored value with some, and its parameters.
+
+    A text compares with texts and, if it spells a number, with numbers; a year, month or day with
+    all of its moments.
+    """
+    if operator in ("=", "!="):
+        forms = [form for value in values for form in (_forms(value) if name != LABEL else [value])]
+        spans = [(value, after) for value in values if name == DATE and (after := _next(value))]
+        clauses = [f"value IN ({', '.join('?' * len(forms))})"]
+        clauses += ["typeof(value) = 'text' AND value >= ? AND value < ?"] * len(spans)
+        return " OR ".join(clauses), [*forms, *(bound for span in spans for bound in span)]
+    if operator == "~":
+        parts = [re.sub(r"([%_\\])", r"\\\1", str(value)) for value in values]
+        clauses = ["typeof(value) = 'text' AND value LIKE ? ESCAPE '\\'"] * len(parts)
+        return " OR ".join(clauses), [f"%{part}%" for part in parts]
+    clauses, bounds = [], list[Any]()
+    (value,) = values
+    number, after = (_as_number(value), _next(value)) if isinstance(value, str) else (value, None)
+    if number is not None:
+        clauses.append(f"typeof(value) IN ('integer', 'real') AND value {operator} ?")
+        bounds.append(stored(number))
+    if isinstance(value, str) and (number is None or after is not None):
+        if after is not None and operator in (">", "<="):
+            value, operator = after, {">": ">=", "<=": "<"}[operator]
+        clauses.append(f"typeof(value) = 'text' AND value {operator} ?")
+        bounds.append(value)
+    return " OR ".join(clauses), bounds
+
+
+def _next(text: Value) -> str | None:
+    """Return the year, month or day after one, in the same form; None if it is nothing of these.
+
+    Examples
+    --------
+    >>> _next("2021"), _next("2021-12"), _next("2021-07-31"), _next("2021-13"), _next("dog")
+    ('2022', '2022-01', '2021-08-01', None, None)
+    """
+    parts = _DAY.fullmatch(text) if isinstance(text, str) else None
+    if parts is None:
+        return None
+    year, month, day = map(int, parts.groups(1))
+    try:
+        moment = date(year, month, day)
+        if parts[3]:
+            return (moment + timedelta(1)).isoformat()
+        return f"{year + month // 12:04}-{month % 12 + 1:02}" if parts[2] else f"{year + 1:04}"
+    except (ValueError, OverflowError):
+        return None
+
+
+def has_date(connection: sqlite3.Connection, start: str = "", end: str = "") -> bool:
+    """Whether an item has a date, from a start on and before an end; empty for no bound."""
+    statement = (
+        "SELECT 1 FROM item_values WHERE name = ? AND typeof(value) = 'text' AND value >= ? "
+        "AND (? = '' OR value < ?) LIMIT 1"
+    )
+    return first_row(connection, statement, DATE, start, end, end) is not None
 
 
 def count_meeting(connection: sqlite3.Connection, conditions: Sequence[Condition]) -> int:
@@ -88,7 +161,7 @@ def check_names(
     if first_row(connection, "SELECT 1 FROM items LIMIT 1") is None:
         return
     conditions = tuple(conditions)
-    fields = [(name, (LABEL,)) for name, _ in conditions if name != LABEL]
+    fields = [(name, (LABEL,)) for name, *_ in conditions if name != LABEL]
     for name, also in [*fields, *([] if order is None else [(order, ())])]:
         has = first_row(connection, "SELECT 1 FROM item_values WHERE name = ? LIMIT 1", name)
         if name == LABEL or has is None:
@@ -97,7 +170,8 @@ def check_names(
             )
             shown = _shown([*also, *(field for (field,) in rows)])
             raise CollectionError(f"no item has a field {name!r:.200}; {shown}")
-    for label in (str(value) for name, values in conditions if name == LABEL for value in values):
+    labels = (values for name, values, how in conditions if name == LABEL and how == "=")
+    for label in (str(value) for values in labels for value in values):
         has_label = "SELECT 1 FROM item_values WHERE name = ? AND value = ? LIMIT 1"
         if first_row(connection, has_label, LABEL, label) is None:
             raise CollectionError(

@@ -13,7 +13,18 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Ints
-from acqh._core.fields import FILE, FILE_FIELDS
+from acqh._core.dates import date_of_file
+from acqh._core.fields import (
+    DATE,
+    DATE_SOURCE,
+    FILE,
+    FILE_FIELDS,
+    KIND,
+    MODIFIED,
+    TAG,
+    TAGS,
+    TEXT_IN_IMAGE,
+)
 from acqh._core.files import parse_json
 from acqh.collection.store.file import (
     LISTED,
@@ -25,7 +36,14 @@ from acqh.collection.store.file import (
     read_revision,
     read_text,
 )
-from acqh.collection.store.words import change_words, words_of
+from acqh.collection.store.words import (
+    change_detected_words,
+    change_words,
+    names_in,
+    plain,
+    plain_words,
+    words_of,
+)
 from acqh.collection.types import Item
 from acqh.errors import DuplicateIdError, MissingItemError
 from acqh.quantize import Drift
@@ -35,14 +53,17 @@ FIELD_KINDS = [str] * 5 + [bytes]
 # A label is a value of this name; no field is called so.
 LABEL = "label"
 _READ = (
-    "SELECT i.number, id, text, labels, fields, t.number IS NOT NULL, encoded_from, code, folder "
-    "FROM items i LEFT JOIN thumbnails t ON t.number = i.number "
-    "LEFT JOIN tracked_files f ON f.number = i.number"
+    "SELECT i.number, id, text, labels, fields, t.number IS NOT NULL, encoded_from, code, folder, "
+    "metadata FROM items i LEFT JOIN thumbnails t ON t.number = i.number "
+    "LEFT JOIN tracked_files f ON f.number = i.number "
+    "LEFT JOIN detected d ON d.number = i.number"
 )
 # The fact under which it is stored how well items that were added fit.
 _DRIFT = "drift"
 # Removals are known among so many last changes; an index that is further behind is made again.
 _KEPT_CHANGES = 2**18
+# Characters of items that searches keep, and what an item counts in addition: about 40 MB.
+_MAX_CACHE_SIZE, _ITEM_OVERHEAD = 1 << 22, 300
 # Without looking for spaces around it, which takes longer than most of what is stored.
 _read_json = json.JSONDecoder().raw_decode
 _KIND_OF = {bool: "boolean", int: "integer", float: "real", str: "text", type(None): "null"}
@@ -57,6 +78,7 @@ class Counts:
     encoded_from: dict[str, int]
     n_labelled: int
     n_thumbnails: int
+    facets: dict[str, dict[str, int]]  # see `Collection.facets`
 
 
 def count_items(connection: sqlite3.Connection) -> int:
@@ -98,6 +120,68 @@ def read_fields(
     return {row[0]: _fields(row) for row in rows}
 
 
+class StoredItem:
+    """An item as searches use it; not to be changed."""
+
+    __slots__ = ("_forms", "values")
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.values = values  # by the names of `Item`
+        self._forms: tuple[str, frozenset[str]] | None = None
+
+    @property
+    def forms(self) -> tuple[str, frozenset[str]]:
+        """All its text without case, and the words of that, to compare queries with."""
+        if self._forms is None:
+            names = names_in(self.values["fields"])
+            texts = self.values["text"], *names, *self.values["labels"]
+            full_text = plain(" ".join(texts)).casefold()
+            self._forms = full_text, plain_words(full_text)
+        return self._forms
+
+    def is_called(self, name: str, *, by_any_field: bool) -> bool:
+        """Whether a name without case is the whole text, or one of its names or other fields."""
+        fields = self.values["fields"]
+        texts = [self.values["text"], *names_in(fields)] if name in self.forms[0] else []
+        if by_any_field:
+            texts += [text for text in fields.values() if isinstance(text, str)]
+        return any(name == plain(text).casefold() for text in texts)
+
+    @property
+    def detected_words(self) -> frozenset[str]:
+        """Words of its suggested tags, its kind and the text in its image."""
+        detected = self.values["detected"]
+        texts = (detected.get(name, "") for name in (KIND, TEXT_IN_IMAGE))
+        return plain_words(*detected.get(TAGS, ()), *texts)
+
+
+class ItemCache:
+    """Items in one state of the store, kept once they were read."""
+
+    def __init__(self) -> None:
+        self._items: dict[int, StoredItem] = {}
+        self._size = 0
+
+    def read(self, connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, StoredItem]:
+        """Return items by number; removed items are skipped."""
+        cache = self._items
+        items = {number: cache[number] for number in numbers if number in cache}
+        if unread := [number for number in numbers if number not in items]:
+            fresh = {n: StoredItem(row) for n, row in read_fields(connection, unread).items()}
+            self._size += sum(_size_of(item.values) for item in fresh.values())
+            if self._size > _MAX_CACHE_SIZE:
+                self._items, self._size = {}, 0
+            self._items.update(fresh)
+            items |= fresh
+        return items
+
+
+def _size_of(values: Mapping[str, Any]) -> int:
+    """Return about how many characters an item has, with an overhead."""
+    texts = values["text"], *values["fields"].values(), *values["detected"].values()
+    return _ITEM_OVERHEAD + sum(map(len, map(str, texts)))
+
+
 def read_pages(connection: sqlite3.Connection, size: int) -> Iterator[list[Item]]:
     """Yield all items in order of insertion, some at a time."""
     rows = connection.execute(f"{_READ} ORDER BY i.number")
@@ -107,17 +191,21 @@ def read_pages(connection: sqlite3.Connection, size: int) -> Iterator[list[Item]
 
 def _fields(row: Sequence[Any]) -> dict[str, Any]:
     """Return the fields of an item; a dict, since a dataclass is slow for many items."""
-    number, identifier, text, labels, fields, has_thumbnail, encoded_from, code, folder = row
+    number, identifier, text, labels, fields, has_thumbnail, encoded_from, code, folder, *rest = row
     names, values = parsed(labels, fields)
     if [*map(type, (identifier, text, labels, fields, encoded_from, code))] != FIELD_KINDS:
         raise sqlite3.DatabaseError(f"the fields of item number {number} are of other kinds")
     return {
+        "image": None,
         "text": text,
-        "labels": names,
+        "labels": tuple(dict.fromkeys(names)),
         "id": identifier,
         "fields": values,
+        "origin": "",
         "folder": folder or "",
+        "detected": parsed_detected(*rest),
         "has_thumbnail": bool(has_thumbnail),
+        "thumbnail": None,
         "encoded_from": encoded_from,
         "code": code,
     }
@@ -173,9 +261,14 @@ def count_all(connection: sqlite3.Connection) -> Counts:
         "(SELECT count(*) FROM thumbnails)",
         (LABEL,),
     )
-    return Counts(
-        read_revision(connection), dict(labels), dict(encoded_from), n_labelled, n_thumbnails
-    )
+    counting = "SELECT {}, count(*) FROM item_values WHERE name = ? AND typeof(value) = 'text' "
+    columns = {TAG: "value", KIND: "value", DATE: "substr(value, 1, 7)"}
+    facets = {
+        name: dict(ask(f"{counting.format(column)}GROUP BY 1 ORDER BY 1", (name,)))
+        for name, column in columns.items()
+    }
+    revision = read_revision(connection)
+    return Counts(revision, dict(labels), dict(encoded_from), n_labelled, n_thumbnails, facets)
 
 
 def field_kinds(connection: sqlite3.Connection) -> dict[str, set[str]]:
@@ -241,11 +334,37 @@ def _codes(rows: Iterable[tuple[int, bytes]], code_bytes: int) -> tuple[Ints, Ar
 
 
 def value_rows(
-    number: int, labels: Sequence[str], fields: Mapping[str, Any]
+    number: int, labels: Sequence[str], fields: Mapping[str, Any], detected: Mapping[str, Any]
 ) -> list[tuple[str, Any, int]]:
-    """Return the name and value of every label and field of an item, and its number."""
+    """Return the name and value of what an item is filtered by, and its number.
+
+    Those are its labels and fields, and of what was detected the date, the kind and each tag,
+    unless the item has a field of that name.
+    """
     rows = [(LABEL, label, number) for label in dict.fromkeys(labels)]
-    return [*rows, *((name, stored(value), number) for name, value in fields.items())]
+    rows += ((name, stored(value), number) for name, value in fields.items())
+    if detected:
+        rows += (
+            (name, detected[name], number)
+            for name in (DATE, KIND)
+            if name in detected and name not in fields
+        )
+        if TAG not in fields:
+            rows += ((TAG, tag, number) for tag in detected.get(TAGS, ()))
+    return rows
+
+
+def parsed_detected(metadata: Any) -> dict[str, Any]:
+    """Return what was detected of a stored item; None for nothing."""
+    if metadata is None:
+        return {}
+    try:
+        values = json.loads(metadata)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise sqlite3.DatabaseError(f"detected metadata of an item: {error}") from error
+    if not isinstance(values, dict) or not isinstance(values.get(TAGS, {}), dict):
+        raise sqlite3.DatabaseError("detected metadata are of other kinds than acqh stores")
+    return values
 
 
 def parsed(labels: Any, fields: Any) -> tuple[list[str], dict[str, Any]]:
@@ -292,7 +411,8 @@ class Writer:
             (self.revision, *row, checksum(*row)),
         )
         _insert_thumbnails(self.connection, [(self.revision, item.thumbnail)])
-        self._derive(self.revision, item.text, item.labels, item.fields)
+        self._put_detected(self.revision, item.detected)
+        self._derive(self.revision, item.text, item.labels, item.fields, item.detected)
         if item.folder:
             self.track(self.revision, item.folder, item.fields[FILE])
         return str(item.id)
@@ -305,25 +425,31 @@ class Writer:
     def remove(self, identifier: str) -> None:
         """Remove an item; raise MissingItemError where there is none."""
         columns = "number, text, labels, fields"
-        number, text, *encoded = self._fields(identifier, columns, "removed")
+        number, text, *encoded, detected = self._fields(identifier, columns, "removed")
         self.revision += 1
-        self._derive(number, text, *parsed(*encoded), remove=True)
+        self._derive(number, text, *parsed(*encoded), detected, remove=True)
         self.connection.execute("DELETE FROM items WHERE number = ?", (number,))
         self.connection.execute("INSERT INTO removals VALUES (?, ?)", (self.revision, number))
 
     def set_fields(self, identifier: str, values: Mapping[str, Any]) -> None:
-        """Set some fields of an item; the others stay."""
+        """Set some fields of an item; the others stay. Its date may be that of its file."""
         columns = "number, text, labels, fields, encoded_from, code"
-        number, text, labels, old, *coded = self._fields(identifier, columns, "changed")
+        number, text, labels, old, *coded, old_detected = self._fields(
+            identifier, columns, "changed"
+        )
         names, before = parsed(labels, old)
-        after = before | dict(values)
+        after, detected = before | dict(values), dict(old_detected)
+        if old_detected.get(DATE_SOURCE) in ("name", "file"):
+            date = date_of_file(str(after.get(FILE, "")), str(after.get(MODIFIED, "")))
+            detected |= dict(zip((DATE, DATE_SOURCE), date, strict=True))
         fields = json.dumps(after, ensure_ascii=False)
-        self._derive(number, text, names, before, remove=True)
+        self._derive(number, text, names, before, old_detected, remove=True)
         self.connection.execute(
             "UPDATE items SET fields = ?, checksum = ? WHERE number = ?",
             (fields, checksum(identifier, text, labels, fields, *coded), number),
         )
-        self._derive(number, text, names, after)
+        self._put_detected(number, detected)
+        self._derive(number, text, names, after, detected)
         self.revision += 1
 
     def track(self, number: int, folder: str, name: str) -> None:
@@ -357,7 +483,16 @@ class Writer:
         row = first_row(self.connection, f"SELECT {columns} FROM items WHERE id = ?", identifier)  # noqa: S608
         if row is None:
             raise MissingItemError(f"no item has the id {identifier!r}; nothing was {done}")
-        return row
+        detected = "SELECT metadata FROM detected WHERE number = ?"
+        return *row, parsed_detected(*(first_row(self.connection, detected, row[0]) or (None,)))
+
+    def _put_detected(self, number: int, detected: Mapping[str, Any]) -> None:
+        """Store what was detected, in place of what was there."""
+        self.connection.execute("DELETE FROM detected WHERE number = ?", (number,))
+        if detected:
+            metadata = json.dumps(detected, ensure_ascii=False)
+            row = number, metadata, checksum(metadata)
+            self.connection.execute("INSERT INTO detected VALUES (?, ?, ?)", row)
 
     def _derive(
         self,
@@ -365,6 +500,7 @@ class Writer:
         text: str,
         labels: Sequence[str],
         fields: Mapping[str, Any],
+        detected: Mapping[str, Any],
         *,
         remove: bool = False,
     ) -> None:
@@ -372,8 +508,9 @@ class Writer:
         statement = "INSERT INTO item_values VALUES (?, ?, ?)"
         if remove:
             statement = "DELETE FROM item_values WHERE name = ? AND value = ? AND number = ?"
-        self.connection.executemany(statement, value_rows(number, labels, fields))
+        self.connection.executemany(statement, value_rows(number, labels, fields, detected))
         change_words(self.connection, number, *words_of(text, labels, fields), remove=remove)
+        change_detected_words(self.connection, number, detected, remove=remove)
 
 
 @contextmanager

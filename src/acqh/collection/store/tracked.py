@@ -105,6 +105,8 @@ def move_items(
                 writer.set_fields(item.id, fields)
             elif writer.tracker(item.folder, item.name) is None:
                 writer.track(number, item.folder, item.name)
+            else:  # it tracks no file any more
+                writer.revision += 1
         for item, folder, name, fields in moves:
             if not item.id:
                 _delete(writer.connection, [item.number])

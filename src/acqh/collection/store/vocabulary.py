@@ -1,10 +1,11 @@
-"""Vocabulary: every word of the full-text index, to complete prefixes and to correct typos."""
+"""The full-text index in memory: posting lists, and a vocabulary to complete and correct words."""
 
 import sqlite3
+from typing import NamedTuple
 
 import numpy as np
 
-from acqh._core.arrays import Array
+from acqh._core.arrays import Array, Floats, Ints
 
 VOCABULARY = "CREATE VIRTUAL TABLE IF NOT EXISTS temp.vocabulary USING fts5vocab(main, words, row)"
 # The most frequent words, about 60 bytes row: 30 MB at most.
@@ -12,6 +13,64 @@ _MAX_WORDS = 500_000
 # Shorter words have too few trigrams to be distinguished.
 _MIN_LENGTH, _MAX_DIFFERENCE = 4, 2
 _MIN_SIMILARITY, _MAX_CORRECTIONS = 0.4, 3
+# Entries of all posting lists that are kept, 17 bytes each: 36 MB. A list counts 64 or more.
+_MAX_POSTINGS, _MIN_POSTINGS = 1 << 21, 64
+# Of text, names, labels and signs. A name says more of an item than a word in its caption. BM25 is
+# zero for a phrase that occurs only in columns of weight zero.
+_POSTINGS = (
+    "SELECT rowid, -bm25(words, 1.0, 2.0, 1.0, 1.0), "
+    "(bm25(words, 1.0, 1.0, 0.0, 1.0) < 0) + 2 * (bm25(words, 0.0, 0.0, 1.0, 0.0) < 0) "
+    "FROM words WHERE words MATCH ? ORDER BY rowid"
+)
+# Of suggested tags and of text in images.
+_DETECTED_POSTINGS = (
+    "SELECT rowid, -bm25(detected_words, 1.0, 0.5), "
+    "(bm25(detected_words, 1.0, 0.0) < 0) + 2 * (bm25(detected_words, 0.0, 1.0) < 0) "
+    "FROM detected_words WHERE detected_words MATCH ? ORDER BY rowid"
+)
+_POSTING = [("number", np.int64), ("score", np.float64), ("columns", np.uint8)]
+
+
+class Postings(NamedTuple):
+    """The items that contain a phrase."""
+
+    numbers: Ints  # in rising order
+    scores: Floats  # BM25; higher is better
+    # uint8: 1 for text, names and signs, 2 for labels, 3 both; or 1 tags, 2 text in images
+    columns: Array
+
+
+class WordIndex:
+    """Posting lists and vocabulary of one state of the full-text index, read when first needed.
+
+    FTS5 adds up the scores of phrases, so their posting lists answer any query to the bit.
+    `is_detected`: of the index of detected words; the vocabulary is always of the other.
+    """
+
+    def __init__(self, *, is_detected: bool = False) -> None:
+        self._statement = _DETECTED_POSTINGS if is_detected else _POSTINGS
+        self._lists: dict[str, Postings] = {}
+        self._n_postings = 0
+        self._vocabulary: Vocabulary | None = None
+
+    def postings(self, connection: sqlite3.Connection, phrase: str) -> Postings:
+        """Return the items that contain a phrase in the syntax of FTS5."""
+        postings = self._lists.get(phrase)
+        if postings is None:
+            table = connection.execute(self._statement, (phrase,)).fetchall()
+            rows = np.array(table, dtype=_POSTING)
+            postings = Postings(*(np.ascontiguousarray(rows[name]) for name, _ in _POSTING))
+            self._n_postings += max(len(rows), _MIN_POSTINGS)
+            if self._n_postings > _MAX_POSTINGS:
+                self._lists, self._n_postings = {}, max(len(rows), _MIN_POSTINGS)
+            self._lists[phrase] = postings
+        return postings
+
+    def vocabulary(self, connection: sqlite3.Connection) -> "Vocabulary":
+        """Return the vocabulary."""
+        if self._vocabulary is None:
+            self._vocabulary = Vocabulary(connection)
+        return self._vocabulary
 
 
 class Vocabulary:
@@ -52,15 +111,20 @@ class Vocabulary:
         self._lists = np.searchsorted(gram, np.arange(len(self._grams) + 1))
         self._postings = word.astype(np.int32)
         self._n_grams = np.bincount(word, minlength=len(words)).astype(np.int32)
-        self._initials = points[self._starts[:-1, np.newaxis] + [2, 3]].astype(np.int32)
+        initials = points[self._starts[:-1] + 2] << 21 | points[self._starts[:-1] + 3]
+        self._by_initials = np.argsort(initials, kind="stable")
+        self._initials = initials[self._by_initials]
 
     def _word(self, at: int) -> str:
         return self._text[self._starts[at] + 2 : self._starts[at + 1] - 1]
 
     def beginning(self, prefix: str, most: int) -> list[str]:
         """Return the most frequent words that begin with one or two letters."""
-        letters = [ord(letter) for letter in prefix]
-        rows = np.flatnonzero((self._initials[:, : len(letters)] == letters).all(axis=1))
+        low, width = ord(prefix[0]) << 21, 1 << 21
+        if len(prefix) > 1:
+            low, width = low | ord(prefix[1]), 1
+        start, end = np.searchsorted(self._initials, [low, low + width]).tolist()
+        rows = np.sort(self._by_initials[start:end])  # words are numbered by frequency
         return [self._word(at) for at in rows[:most].tolist()]
 
     def similar(self, word: str) -> list[str]:

@@ -13,22 +13,40 @@ import re
 import sqlite3
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial, reduce
+from itertools import islice
 from typing import Any, NamedTuple
 
-from acqh._core.arrays import Ints
-from acqh._core.fields import FILE, TITLE_FIELDS
-from acqh.collection.store.file import LISTED, as_numbers, first_row, listed
-from acqh.collection.store.vocabulary import VOCABULARY, Vocabulary
+import numpy as np
 
-# A name says more of an item than a word somewhere in its caption.
-_RANK = "bm25(words, 1.0, 2.0, 1.0, 1.0)"
-# Only listed items. Without the plus, SQLite would search the whole index once for each of them.
-_AMONG = f"+rowid IN {LISTED}"
+from acqh._core.arrays import Bools, Ints
+from acqh._core.fields import (
+    FILE,
+    IMAGE_FIELDS,
+    KIND,
+    PHOTO,
+    TAGS,
+    TEXT_IN_IMAGE,
+    TITLE_FIELDS,
+)
+from acqh.collection.store.file import as_numbers, first_row
+from acqh.collection.store.vocabulary import VOCABULARY, Postings, WordIndex
+
+# By the columns of `Postings`.
+_REASONS = ((), ("keywords",), ("labels",), ("keywords", "labels"))
+DETECTED_REASONS = ((), ("tags",), ("text in image",), ("tags", "text in image"))
+# Up to this number, and this many times the length of posting lists, a table of all numbers is
+# faster than sorting.
+_MIN_TABLE, _MAX_SPREAD = 1_024, 32
+# A word that no one types: no phrase spans two labels.
+_SEPARATOR = " \ue000 "
 # Two letters that changed places are looked for in words of this length.
 _TRANSPOSED_LENGTHS = range(3, 33)
 _MAX_TERMS = 32
+# Words that the prefixes of a query are completed to, all together and one of them: 128 posting
+# lists take 4 ms to read.
+_MAX_COMPLETED, _MAX_BEGUN = 128, 32
 # Many words begin with fewer letters; these are looked up in the vocabulary that is kept.
 _MIN_PREFIX = 3
 # What names of files are made of: letters with their marks, and digits.
@@ -38,14 +56,19 @@ _NUMBER, _VOWEL = re.compile(r"[1-9]\d{0,3}|0"), re.compile("[aeiouy]", re.IGNOR
 _HASH = re.compile(r"[0-9a-f]{8,}", re.IGNORECASE)
 # What cameras and programs begin names with.
 _COUNTED = frozenset(("image", "img", "imgp", "photo", "pict", "picture", "gopr", "mvi", "vid"))
+# An ending, three digits in a row or an underscore; shorter beginnings have too many files.
+_FILE_NAME = re.compile(r"\.(?:[a-z]{3,4}|mp4)$|\d{3}|\w_\w?", re.ASCII | re.IGNORECASE)
+_MIN_FILE_NAME = 5
 # A sign for "without", a phrase in quotes or one word.
 _PART = re.compile(r'(?P<sign>-?)(?:"(?P<phrase>[^"]*)"|(?P<word>\S+))')
+_NEGATION = re.compile(r"\s+(?:but\s+|and\s+)?(?:not|without)\s+", re.IGNORECASE)
 # Selects the coloured form of a symbol; programs write or omit it.
 _COLOURED = "\ufe0f"
 _JOINER, _KEYCAP = "\u200d", "\u20e3"
 _SKIN_TONES = re.compile("[\U0001f3fb-\U0001f3ff]")
 # Thai, Lao and Khmer; kana and Chinese characters.
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_WORD = re.compile(r"\w+")
 _SPECIAL = re.compile(rf"{_UNSPACED.pattern}|[^\w\s\x00-\x7f]")
 # They are in most captions; skipped unless the query has no other words.
 _COMMON = frozenset(
@@ -66,6 +89,7 @@ class WordQuery:
     without: tuple[str, ...] = ()  # words and phrases that must not
     # The text without what must not be there, and without signs: to be encoded.
     to_encode: str = field(default="", repr=False)
+    negated: str = field(default="", repr=False)  # what items should not be similar to
 
 
 class WordHit(NamedTuple):
@@ -77,26 +101,31 @@ class WordHit(NamedTuple):
     is_named: bool = False  # whether it is called exactly what was asked for
     is_typed: bool = False  # whether it has the words in the forms that were typed
     share: float = 1.0  # of the words, in these forms
+    is_detected: bool = False  # whether some are only in suggested tags or in text in the image
 
 
 def read_words(text: str) -> WordQuery:
     """Read a query as people type it.
 
     `text`: words; ``"in quotes"`` a phrase that must be there; ``-word`` or ``-"a phrase"`` what
-    must not be there.
+    must not be there. What follows "not" or "without" is what items should not be similar to.
 
     Examples
     --------
     >>> read_words('dog "on a beach" -cat')
     WordQuery(terms=('dog',), phrases=('on a beach',), without=('cat',))
+    >>> read_words("dog not on the beach").negated
+    'on the beach'
     """
+    text, negated = _split_negated(plain(text))
     terms: list[str] = []
     phrases: list[str] = []
     without: list[str] = []
     to_encode: list[str] = []
-    for part in _PART.finditer(plain(text)):
+    for part in _PART.finditer(text):
         content = part["phrase"] if part["phrase"] is not None else part["word"]
-        to_encode += [content] * (not part["sign"] and not is_sign(content))
+        is_symbol = is_sign(content) and not any(map(str.isalpha, content))
+        to_encode += [content] * (not part["sign"] and not is_symbol)
         if not is_sign(content) and not any(character.isalnum() for character in content):
             continue
         if part["sign"]:
@@ -105,6 +134,10 @@ def read_words(text: str) -> WordQuery:
             phrases.append(content)
         else:
             terms.append(content)
+    unlike = " ".join(filter(None, (*without, negated)))
+    # One word must not be there; of several, an item may have some.
+    unwanted = [word for word in negated.split() if word.lower() not in _COMMON]
+    without += unwanted if len(unwanted) == 1 else []
     telling = [term for term in terms if term.lower() not in _COMMON]
     chosen = telling if telling or phrases else terms
     limits = slice(_MAX_TERMS)
@@ -113,7 +146,54 @@ def read_words(text: str) -> WordQuery:
         tuple(phrases)[limits],
         tuple(without)[limits],
         " ".join(to_encode),
+        unlike,
     )
+
+
+def _split_negated(text: str) -> tuple[str, str]:
+    """Return a text up to "not" or "without", and what follows; all of it if nothing is before."""
+    start, *rest = _NEGATION.split(text, maxsplit=1)
+    return (start, rest[0]) if rest and start.strip() and '"' not in text else (text, "")
+
+
+def settle_words(
+    connection: sqlite3.Connection,
+    query: WordQuery,
+    index: WordIndex,
+    correct: Callable[[str], str | None] | None,
+    detected: WordIndex | None = None,
+) -> tuple[WordQuery, dict[str, str], tuple[str, ...]]:
+    """Return a query with typos corrected and without phrases that no item has, and both of these.
+
+    The words of such phrases become terms. `correct`: returns the word that a term is a typo of;
+    terms that an item has, or that begin a word of one, are none. `detected`: the index of detected
+    words.
+    """
+    indexes = [index] if detected is None else [index, detected]
+
+    def is_missing(words: str) -> bool:
+        return not any(len(one.postings(connection, _quoted(words)).numbers) for one in indexes)
+
+    ignored = tuple(filter(is_missing, query.phrases))
+    corrections = {
+        term: word
+        for term in (query.terms if correct is not None else ())
+        if is_missing(term)
+        and (word := correct(term)) is not None  # type: ignore[misc]
+        and not _begun(connection, term, index)
+    }
+    if not ignored and not corrections:
+        return query, corrections, ignored
+    words = (word for phrase in ignored for word in phrase.split())
+    telling = (word for word in words if word.lower() not in _COMMON)
+    terms = (*(corrections.get(term, term) for term in query.terms), *telling)
+    settled = replace(
+        query,
+        terms=tuple(dict.fromkeys(terms))[:_MAX_TERMS],
+        phrases=tuple(phrase for phrase in query.phrases if phrase not in ignored),
+        to_encode=" ".join(corrections.get(word, word) for word in query.to_encode.split()),
+    )
+    return settled, corrections, ignored
 
 
 def change_words(
@@ -127,16 +207,36 @@ def change_words(
     remove: bool = False,
 ) -> None:
     """Index the words of an item, or take them out: they must be those it was added with."""
-    # Without a command the row is added. Between labels there is a word that no one types, so that
-    # no phrase spans two of them.
+    # Without a command the row is added.
     connection.execute(
         "INSERT INTO words (words, rowid, text, names, labels, signs) VALUES (?, ?, ?, ?, ?, ?)",
         (
             "delete" if remove else None,
             number,
-            *map(spaced, (text, names, " \ue000 ".join(labels), signs)),
+            *map(spaced, (text, names, _SEPARATOR.join(labels), signs)),
         ),
     )
+
+
+def change_detected_words(
+    connection: sqlite3.Connection, number: int, detected: Mapping[str, Any], *, remove: bool
+) -> None:
+    """Index the words of suggested tags and text in an image, or take them out.
+
+    Kinds other than photo count as tags: people search for screenshots.
+    """
+    kind, text = detected.get(KIND, PHOTO), detected.get(TEXT_IN_IMAGE, "")
+    tags = [*detected.get(TAGS, ()), *([kind] if kind != PHOTO else [])]
+    if tags or text:
+        connection.execute(
+            "INSERT INTO detected_words (detected_words, rowid, tags, text) VALUES (?, ?, ?, ?)",
+            (
+                "delete" if remove else None,
+                number,
+                spaced(_SEPARATOR.join(tags)),
+                spaced(text),
+            ),
+        )
 
 
 def words_of(
@@ -203,111 +303,210 @@ def find_words(
     query: WordQuery,
     k: int,
     numbers: Ints | None = None,
-    vocabulary: Callable[[sqlite3.Connection], Vocabulary] = Vocabulary,
+    index: WordIndex | None = None,
     is_word: Callable[[str], bool] | None = None,
-) -> tuple[list[WordHit], str]:
+    n_partial: int | None = None,
+    *,
+    is_exact: bool = False,
+) -> tuple[list[WordHit], list[Postings]]:
     """Return the items that contain the words, those that have all of them first.
 
-    Best first, at most `k`. `numbers`: int64 (n_items,); only these items are searched. The text
-    that comes with them asks the index for any of the words, as it knows them: the word itself,
-    those that it begins, or the one that it is a typo of. `vocabulary`: reads the vocabulary.
-    `is_word`: says of a term that it is no typo, whether any item has it or not.
+    Best first, at most `k`, and at most `n_partial` with only some of the words. `numbers`: int64
+    (n_items,); only these items are searched. Also returns the posting lists of the words, of
+    those that they begin, or of those that they are typos of, unless `is_exact`. `is_word`: says
+    of a term that it is no typo, whether any item has it or not.
     """
-    phrases, terms = tuple(map(_quoted, query.phrases)), tuple(map(_quoted, query.terms))
-    if not terms and not phrases:
-        return [], ""
+    index = index or WordIndex()
+    read = partial(index.postings, connection)
+    required = [[read(_quoted(phrase))] for phrase in query.phrases]
+    terms = [[read(_quoted(term))] for term in query.terms]
 
-    excluded = f" NOT ({' OR '.join(map(_quoted, query.without))})" if query.without else ""
-    among, chosen = ("", []) if numbers is None else (f"AND {_AMONG}", [listed(numbers.tolist())])
-    statement = (
-        f"SELECT rowid, {_RANK} AS score FROM words WHERE words MATCH ? {among} "  # noqa: S608
-        "ORDER BY score, rowid LIMIT ?"
+    def allowed(items: Ints) -> Ints:
+        items = items if numbers is None else items[_among(items, numbers)]
+        for phrase in query.without:
+            items = items[~_among(items, read(_quoted(phrase)).numbers)]
+        return items
+
+    complete, has_partial = allowed(_common([*required, *terms])), len(terms) > 1
+    if not complete.size and terms and not is_exact:  # else each of them is known as it is
+        most = max(1, _MAX_COMPLETED // len(terms))
+        phrases = [_resolved(connection, term, is_word, index, most) for term in query.terms]
+        terms = [list(map(read, group)) for group in phrases if group]
+        if len(terms) == len(phrases):
+            complete = allowed(_common([*required, *terms]))
+        else:
+            has_partial = bool(terms)
+    lists = [postings for group in (*required, *terms) for postings in group]
+    if not lists:
+        return [], []
+    items = np.concatenate([postings.numbers for postings in lists])
+    scores = np.concatenate([postings.scores for postings in lists])
+    by_row = None
+    if items.max(initial=0) > _MIN_TABLE + _MAX_SPREAD * items.size:
+        by_row, items = np.unique(items, return_inverse=True)
+    totals = np.bincount(items, scores)  # in the order of the phrases, as FTS5 adds them up
+
+    def best(numbers: Ints, k: int, complete: bool) -> list[WordHit]:
+        rows = numbers if by_row is None else by_row.searchsorted(numbers)
+        order = np.argsort(-totals[rows], kind="stable")[:k]
+        pairs = zip(numbers[order].tolist(), (-totals[rows[order]]).tolist(), strict=True)
+        return [WordHit(number, rank, complete) for number, rank in pairs]
+
+    hits = best(complete, k, True)
+    n_partial = min(k - len(hits), k if n_partial is None else n_partial)
+    if has_partial and n_partial > 0:
+        if required or query.without or numbers is not None:
+            some = allowed(np.unique(np.concatenate([p.numbers for group in terms for p in group])))
+            for group in required:
+                some = some[_among(some, group[0].numbers)]
+        else:  # an item is in each list at most once
+            n_enough = len(lists) * (len(complete) + n_partial)
+            reached = totals[items]
+            least = np.partition(reached, -n_enough)[-n_enough] if n_enough < len(items) else 1e-300
+            some = np.flatnonzero(totals >= least)
+            some = some if by_row is None else by_row[some]
+        hits += best(some[~_among(some, complete)], n_partial, False)
+    return hits, lists
+
+
+def _common(groups: Sequence[Sequence[Postings]]) -> Ints:
+    """Return the items that every group has in one of its posting lists."""
+    sets = [
+        group[0].numbers
+        if len(group) == 1
+        else np.unique(np.concatenate([postings.numbers for postings in group]))
+        for group in groups
+    ]
+    if not sets:
+        return np.zeros(0, np.int64)
+    smallest, *others = sorted(sets, key=len)
+    return reduce(lambda items, numbers: items[_among(items, numbers)], others, smallest)
+
+
+def _among(items: Ints, numbers: Ints) -> Bools:
+    """Return which items are among others; both in rising order."""
+    if not len(numbers) or not len(items):
+        return np.zeros(len(items), dtype=bool)
+    highest = max(items[-1], numbers[-1])
+    if len(items) > _MIN_TABLE and highest < _MAX_SPREAD * len(items):
+        table = np.zeros(highest + 1, dtype=bool)
+        table[numbers] = True
+        return table[items]
+    at = np.minimum(numbers.searchsorted(items), len(numbers) - 1)
+    return np.asarray(numbers[at] == items)
+
+
+def find_detected(
+    connection: sqlite3.Connection,
+    query: WordQuery,
+    k: int,
+    numbers: Ints | None,
+    index: WordIndex,
+    n_partial: int,
+) -> tuple[list[WordHit], list[Postings]]:
+    """Return the items whose suggested tags or texts in images contain the words as they are.
+
+    `index`: of detected words. See `find_words`.
+    """
+    phrases = map(_quoted, (*query.phrases, *query.terms))
+    if not any(len(index.postings(connection, phrase).numbers) for phrase in phrases):
+        return [], []
+    hits, lists = find_words(connection, query, k, numbers, index, None, n_partial, is_exact=True)
+    return [hit._replace(is_detected=True) for hit in hits], lists
+
+
+def is_file_name(text: str) -> bool:
+    """Whether a query may be the name of a file or its beginning: what cameras and programs write.
+
+    Examples
+    --------
+    >>> [is_file_name(text) for text in ("IMG_2021", "DSC01303", "rose.jpg", "red rose", "2021")]
+    [True, True, True, False, False]
+    """
+    return _FILE_NAME.search(text) is not None and len(text) >= _MIN_FILE_NAME
+
+
+def find_files(connection: sqlite3.Connection, text: str) -> dict[int, bool]:
+    """Return the items whose file is called as a text, with or without its ending, or begins so.
+
+    The value says whether it is the whole name.
+    """
+    name = text.strip().casefold()
+    escaped = re.sub(r"([%_\\])", r"\\\1", name)
+    rows = connection.execute(
+        "SELECT number, value FROM item_values WHERE name IN (?, ?) "
+        "AND typeof(value) = 'text' AND (value LIKE ? ESCAPE '\\' OR value LIKE ? ESCAPE '\\')",
+        (*IMAGE_FIELDS, f"{escaped}%", f"%/{escaped}%"),
     )
-
-    def match(expression: str, k: int, complete: bool) -> list[WordHit]:
-        values = (f"({expression}){excluded}" if excluded else expression, *chosen, k)
-        rows = connection.execute(statement, values)
-        return [WordHit(number, rank, complete) for number, rank in rows]
-
-    hits = match(" AND ".join((*phrases, *terms)), k, True)
-    missing = False
-    if not hits and terms:  # else each of them is known as it is
-        resolved = (_resolved(connection, term, is_word, vocabulary) for term in query.terms)
-        expressions = tuple(filter(None, resolved))
-        missing = len(expressions) < len(terms)
-        if not missing and expressions != terms:
-            hits = match(" AND ".join((*phrases, *expressions)), k, True)
-        terms = expressions
-    if len(hits) < k and terms and (missing or len(terms) > 1):
-        complete = {hit.number for hit in hits}
-        some = " AND ".join((*phrases, f"({' OR '.join(terms)})"))
-        more = match(some, k + len(complete), False)
-        hits += [hit for hit in more if hit.number not in complete]
-    return hits[:k], " OR ".join((*phrases, *terms))
+    files: dict[int, bool] = {}
+    for number, path in rows:
+        last = path.rpartition("/")[2].casefold()
+        is_whole = name in (path.casefold(), last, last.rpartition(".")[0])
+        if is_whole or last.startswith(name):
+            files[number] = is_whole
+    return files
 
 
 def numbers_allowed(connection: sqlite3.Connection, query: WordQuery) -> Ints:
     """Return the items that have all phrases and nothing that must not be there, in order."""
     statement = "SELECT number FROM items"
     values: list[str] = []
+    having = "SELECT rowid FROM words WHERE words MATCH ?"
+    detected = "SELECT rowid FROM detected_words WHERE detected_words MATCH ?"
     if query.phrases:
-        statement += " WHERE number IN (SELECT rowid FROM words WHERE words MATCH ?)"
-        values.append(" AND ".join(map(_quoted, query.phrases)))
+        statement += f" WHERE number IN ({having} UNION {detected})"
+        values += [" AND ".join(map(_quoted, query.phrases))] * 2
     if query.without:
-        statement += " EXCEPT SELECT rowid FROM words WHERE words MATCH ?"
-        values.append(" OR ".join(map(_quoted, query.without)))
+        statement += f" EXCEPT {having} EXCEPT {detected}"
+        values += [" OR ".join(map(_quoted, query.without))] * 2
     return as_numbers(connection.execute(statement, values))
 
 
 def reasons(
-    connection: sqlite3.Connection, expression: str, numbers: Sequence[int]
+    lists: Sequence[Postings], numbers: Sequence[int], names: Sequence[tuple[str, ...]] = _REASONS
 ) -> dict[int, tuple[str, ...]]:
     """Return where words occur, by item: "keywords", "labels" or both.
 
-    `expression`: asks for any of them, as `find_words` gives it.
+    `lists`: of the words, as `find_words` returns them. `names`: of the columns of `Postings`.
     """
-    stands: dict[int, tuple[str, ...]] = {}
-    if not expression:
-        return stands
-    clause = f"FROM words WHERE words MATCH ? AND {_AMONG}"
-    among = listed(numbers)
-    rows = connection.execute(
-        f"SELECT rowid, 'keywords' {clause} UNION ALL SELECT rowid, 'labels' {clause}",
-        (f"{{text names signs}} : ({expression})", among, f"labels : ({expression})", among),
-    )
-    for number, reason in rows:
-        stands[number] = (*stands.get(number, ()), reason)
-    return stands
+    items, columns = np.array(numbers, dtype=np.int64), np.zeros(len(numbers), np.uint8)
+    for listed, _, columns_of in lists:
+        if len(listed):
+            at = np.minimum(listed.searchsorted(items), len(listed) - 1)
+            columns |= columns_of[at] * (listed[at] == items)
+    pairs = zip(numbers, columns.tolist(), strict=True)
+    return {number: names[where] for number, where in pairs if where}
 
 
 def _resolved(
     connection: sqlite3.Connection,
     term: str,
     is_word: Callable[[str], bool] | None,
-    vocabulary: Callable[[sqlite3.Connection], Vocabulary],
-) -> str | None:
-    """Return how to ask for a word, or for what it begins, or for the one it is a typo of."""
+    index: WordIndex,
+    most: int,
+) -> list[str]:
+    """Return phrases for a word, or for what it begins, or for the one it is a typo of.
+
+    `most`: number of words that it may begin.
+    """
     for form in map(_quoted, forms_of(term)):
-        for expression in (form,) if term.isalnum() and term.isascii() else (form, f"{form} *"):
-            if _stands(connection, expression):
-                return expression
-    if begun := _begun(connection, term, vocabulary):
-        return f"({' OR '.join(map(_quoted, begun))})"
+        for phrase in (form,) if term.isalnum() and term.isascii() else (form, f"{form} *"):
+            if len(index.postings(connection, phrase).numbers):
+                return [phrase]
+    if begun := _begun(connection, term, index, min(most, _MAX_BEGUN)):
+        return begun
     if is_word is not None and is_word(term):
-        return None
-    similar_words = _transposed(connection, term) or vocabulary(connection).similar(term.lower())
-    for similar in similar_words:
-        if _stands(connection, _quoted(similar)):
-            return _quoted(similar)
-    return None
+        return []
+    words = _transposed(connection, term)
+    words = words or index.vocabulary(connection).similar(term.lower())
+    similar = (phrase for phrase in map(_quoted, words) if _stands(connection, phrase))
+    return list(islice(similar, 1))
 
 
 def _begun(
-    connection: sqlite3.Connection,
-    term: str,
-    vocabulary: Callable[[sqlite3.Connection], Vocabulary],
+    connection: sqlite3.Connection, term: str, index: WordIndex, most: int = _MAX_BEGUN
 ) -> list[str]:
-    """Return words that begin with a word, and not with its stem.
+    """Return phrases of words that begin with a word, and not with its stem.
 
     The stem of "being" is "be", with which "bear" begins; that of "grey" is "grei", with which
     "grey16" does not.
@@ -316,16 +515,17 @@ def _begun(
     if not start.isalnum() or not start.isascii():
         return []
     if len(start) < _MIN_PREFIX:
-        words = vocabulary(connection).beginning(start, _MAX_TERMS)
+        words = index.vocabulary(connection).beginning(start, most)
     else:
         connection.execute(VOCABULARY)
         rows = connection.execute(
             "SELECT term FROM temp.vocabulary WHERE term >= ? AND term < ? "
             "ORDER BY doc DESC, term LIMIT ?",
-            (start, f"{start}\U0010ffff", _MAX_TERMS),
+            (start, f"{start}\U0010ffff", most),
         )
         words = [word for (word,) in rows]
-    return [word for word in words if _stands(connection, _quoted(word))]
+    phrases = map(_quoted, words)
+    return [phrase for phrase in phrases if len(index.postings(connection, phrase).numbers)]
 
 
 def _stands(connection: sqlite3.Connection, expression: str) -> bool:
@@ -339,7 +539,7 @@ def _transposed(connection: sqlite3.Connection, term: str) -> list[str]:
         return []
     pairs = range(len(term) - 1)
     swapped = {f"{term[:i]}{term[i + 1]}{term[i]}{term[i + 2 :]}" for i in pairs} - {term}
-    if not _stands(connection, " OR ".join(map(_quoted, swapped))):
+    if not swapped or not _stands(connection, " OR ".join(map(_quoted, swapped))):
         return []
     words = [word for word in sorted(swapped) if _stands(connection, _quoted(word))]
     return words if len(words) < 2 else sorted(words, key=lambda word: -_count(connection, word))
@@ -362,6 +562,8 @@ def is_sign(term: str) -> bool:
     >>> [is_sign(each) for each in ("🍕", "1️⃣", "東京", "C++", "dog", "!?", "+")]
     [True, True, True, False, False, False, False]
     """
+    if term.isascii():
+        return False
     if _UNSPACED.search(term) or _KEYCAP in term:
         return True
     is_word = any(character.isalnum() for character in term)
@@ -379,6 +581,21 @@ def plain(text: str) -> str:
     'dog ❤'
     """
     return text if text.isascii() else unicodedata.normalize("NFKC", text.replace(_COLOURED, ""))
+
+
+def plain_words(*texts: str) -> frozenset[str]:
+    """Return the words of texts, without case and diacritics but with their endings.
+
+    Examples
+    --------
+    >>> sorted(plain_words("Two Cafés", "horse-riding"))
+    ['cafes', 'horse', 'riding', 'two']
+    """
+    plain = " ".join(texts).casefold()
+    if not plain.isascii():
+        letters = unicodedata.normalize("NFKD", plain)
+        plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return frozenset(_WORD.findall(plain))
 
 
 def spaced(text: str) -> str:
@@ -403,7 +620,7 @@ def forms_of(term: str) -> list[str]:
 def signs_in(fields: Mapping[str, Any]) -> str:
     """Return the signs in the texts of fields."""
     texts = (token for token in fields.values() if isinstance(token, str) and not token.isascii())
-    return " \ue000 ".join(
+    return _SEPARATOR.join(
         text
         if is_sign(text)
         else " ".join(token for token in spaced(text).split() if is_sign(token))

@@ -33,6 +33,9 @@ class DatasetInfo(DatasetFacts):
         Keyword arguments of `load_dataset` for this data set, with their values.
     source : str
         Where the data come from.
+    originals : tuple of Original
+        Files of the publisher that ``acqh datasets prepare`` converts: name, page, size, sha256.
+    licence : str
     differs : str
         How the data differ from those of the paper.
     preprocessing : str
@@ -91,7 +94,7 @@ def list_datasets(data_dir: str | os.PathLike[str] | None = None) -> list[Datase
     Examples
     --------
     >>> [info.name for info in list_datasets()]
-    ['emoji', 'mirflickr25k', 'nuswide10', 'uci_mfeat', 'wiki']
+    ['coco-val2017', 'emoji', 'mirflickr25k', 'nuswide10', 'uci_mfeat', 'wiki']
     """
     folder = data_folder(data_dir)
     infos = []
@@ -126,8 +129,8 @@ def load_dataset(
     data_dir : path, optional
         Folder with the files; the environment variable ``ACQH_DATA`` by default.
     verify : bool
-        Check the sha256 of the files and the number of items. With False, acqh accepts any file
-        whose views and labels have the right widths.
+        Compare the contents with those that the documented results are for; a difference is a
+        DatasetWarning that says what differs.
     **options
         Options of the data set, as listed by `list_datasets`.
 
@@ -138,20 +141,18 @@ def load_dataset(
     Raises
     ------
     InvalidInputError
-        The name or an option is unknown, or the contents do not have the expected shape.
+        The name or an option is unknown, or a view is missing.
     DatasetNotFoundError
-        A file is missing; the message names it, its contents and the folder.
-    ChecksumError
-        The checksum of a file differs.
+        A file is missing; the message names it, its contents and how to make it.
 
     Examples
     --------
     >>> import acqh
-    >>> acqh.load_dataset("coco")
+    >>> acqh.load_dataset("flickr")
     Traceback (most recent call last):
         ...
-    acqh.errors.InvalidInputError: unknown data set 'coco'; choose one of emoji,
-    mirflickr25k, nuswide10, uci_mfeat, wiki
+    acqh.errors.InvalidInputError: unknown data set 'flickr'; choose one of coco-val2017,
+    emoji, mirflickr25k, nuswide10, uci_mfeat, wiki
     """
     datasets = known_datasets()
     if name not in datasets:
@@ -166,5 +167,11 @@ def load_dataset(
                 f"data set {name!r} has no option {option!r}{suggest(option, names)}; "
                 f"its options: {', '.join(dataset.options) or 'none'}"
             )
-    folder = DataFolder(name, dataset.source, dataset.files, data_folder(data_dir), verify)
+    hint = f"Source: {dataset.source}"
+    if dataset.originals:
+        hint += (
+            "\nacqh datasets lists the original files; to convert them, run: "
+            f"acqh datasets prepare {name} --from FOLDER"
+        )
+    folder = DataFolder(name, hint, dataset.files, data_folder(data_dir), verify)
     return dataset.load(folder, **options)

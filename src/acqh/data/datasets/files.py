@@ -1,13 +1,34 @@
-"""Locate the files of a named data set and verify their checksums."""
+"""Locate the files of a named data set."""
 
-import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from acqh.errors import ChecksumError, DatasetNotFoundError
+from acqh.errors import DatasetNotFoundError
 
 ENVIRONMENT_VARIABLE = "ACQH_DATA"
+
+
+@dataclass(frozen=True)
+class Original:
+    """One file of the publisher, which ``acqh datasets prepare`` reads.
+
+    Attributes
+    ----------
+    name : str
+        File name, or path inside an archive.
+    page : str
+        Web page that offers it.
+    size : str
+        Size as text; empty if unknown.
+    sha256 : str or None
+        Checksum of the file that the converter was tested with.
+    """
+
+    name: str
+    page: str
+    size: str = ""
+    sha256: str | None = None
 
 
 @dataclass(frozen=True)
@@ -20,8 +41,6 @@ class DataFile:
         File name inside the data folder.
     contents : str
         Expected contents.
-    sha256 : str or None
-        Expected checksum; None skips the check.
     alternative : str or None
         Another file name with the same contents in another format.
     only_for : str or None
@@ -30,7 +49,6 @@ class DataFile:
 
     name: str
     contents: str
-    sha256: str | None = None
     alternative: str | None = None
     only_for: str | None = None
 
@@ -55,22 +73,20 @@ def data_folder(data_dir: str | os.PathLike[str] | None) -> Path | None:
 
 @dataclass(frozen=True)
 class DataFolder:
-    """The files of one data set in one folder, verified on access."""
+    """The files of one data set in one folder."""
 
     dataset: str
-    source: str
+    hint: str  # how to get the files
     files: tuple[DataFile, ...]
     path: Path | None
     verify: bool
 
     def require(self, name: str) -> Path:
-        """Return the path of an existing file; check its sha256 if `verify`."""
+        """Return the path of an existing file."""
         file = next(file for file in self.files if file.name == name)
         path = file.find(self.path)
         if path is None:
             raise DatasetNotFoundError(self._not_found(file))
-        if self.verify and file.sha256 is not None and path.name == file.name:
-            _check_sha256(path, file.sha256)
         return path
 
     def _not_found(self, file: DataFile) -> str:
@@ -85,14 +101,4 @@ class DataFolder:
                 f"`data_dir` or {ENVIRONMENT_VARIABLE}"
             )
         listed = "".join(f"\n  {line}" for line in missing)
-        return f"data set {self.dataset!r} lacks files ({where}):{listed}\nSource: {self.source}"
-
-
-def _check_sha256(path: Path, expected: str) -> None:
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    if digest != expected:
-        raise ChecksumError(
-            f"{path} has the wrong checksum: sha256 {digest}, expected {expected}; "
-            "download it again, or pass verify=False to use it as it is"
-        )
+        return f"data set {self.dataset!r} lacks files ({where}):{listed}\n{self.hint}"

@@ -37,7 +37,7 @@ LIKELY_LABELS = ("l", "y", "class", "classes", "target", "targets")
 # A view of this name with another number of rows is an error, not an unrelated array.
 _STANDARD_VIEWS = ("image", "text")
 
-# A compressed file may unpack to this much whatever its size ...
+# A compressed file of any size may unpack to this much ...
 _ALWAYS_ALLOWED_BYTES = 256 * 2**20
 # ... and beyond that to this many times its size. Real feature files stay far below.
 _ALWAYS_ALLOWED_RATIO = 200
@@ -98,7 +98,7 @@ class Table(AbstractContextManager["Table"], ABC):
     """
 
     title: ClassVar[str] = "NumPy"  # name of the format in errors
-    # The format is detected by the file ending, or else by the first bytes.
+    # The format is detected by the file extension, or else by the first bytes.
     suffixes: ClassVar[tuple[str, ...]] = ()
     magics: ClassVar[tuple[bytes, ...]] = ()
     own_options: ClassVar[tuple[str, ...]] = ()  # in addition to the common ones
@@ -143,7 +143,7 @@ class Table(AbstractContextManager["Table"], ABC):
         return self.take(entry, start, stop)
 
     def take_ids(self, entry: Entry, start: int, stop: int) -> Any:
-        """Return ids: whole numbers or texts."""
+        """Return ids: integers or texts."""
         return self.take(entry, start, stop)
 
     def take_all(self, columns: Sequence[tuple[Role, Entry]], start: int, stop: int) -> list[Any]:
@@ -536,7 +536,7 @@ def label_sets(values: Iterable[Any]) -> list[list[Any]]:
 
 
 def data_files(paths: Iterable[Path], suffixes: tuple[str, ...]) -> list[Path]:
-    """Return the visible files with these endings in natural order: 2 before 10."""
+    """Return the visible files with these extensions in natural order: 2 before 10."""
     shown = (path for path in paths if not path.name.startswith((".", "_")))
     return sorted((path for path in shown if path.suffix.lower() in suffixes), key=_natural_order)
 

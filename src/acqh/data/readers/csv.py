@@ -1,4 +1,4 @@
-"""Tables of text: CSV and TSV, also in dumps of databases, and JSON lines; numbers are views."""
+"""Text tables: CSV, TSV, database dumps and JSON lines; columns of numbers are views."""
 
 import csv
 import itertools
@@ -25,19 +25,19 @@ from acqh.data.readers.columns import (
 )
 from acqh.errors import DuplicateIdError, InvalidInputError
 
-# What pg_dump writes of immich's table smart_search.
+# Database dumps, and the start of immich's table smart_search in the output of pg_dump.
 _DUMP = ".sql"
 _COPIED = re.compile(r"COPY (?:\w+\.)?\w+_search \((.*)\) FROM stdin;")
-# A line longer than this is not a line of a table.
+# Maximum length of a line of a table.
 _MAX_LINE_BYTES = 16 * 2**20
 _FIELD_LIMIT = Lock()
 _NUMBERED = re.compile(r"(.+)_(\d+)")
 
 
 class CsvTable(LoadedTable):
-    """A CSV file, read whole: columns NAME_0, NAME_1, ... are a view, as is one of lists.
+    """A CSV file in memory: columns NAME_0, NAME_1, ... are a view, as is a column of lists.
 
-    Raises InvalidInputError: a line cannot be understood; it is named.
+    Raises InvalidInputError, which names the line: a line is invalid.
     """
 
     title, suffixes, own_options = "CSV", (".csv", ".tsv", _DUMP), ("label_separator",)
@@ -79,7 +79,7 @@ class CsvTable(LoadedTable):
     def _add_texts(self, names: Iterable[str], columns: dict[str, list[str]]) -> None:
         image, text = find_name(names, ("image",)), find_name(names, ("text",))
         if image is not None:
-            # Images are named relative to the file; none is opened.
+            # Paths of images are relative to the file; images are not opened.
             folder = self.path.absolute().parent
             columns[image] = [str(folder / name) if name else "" for name in columns[image]]
         renamed = {image: "image", text: "text"}
@@ -104,7 +104,7 @@ class CsvTable(LoadedTable):
         return labels
 
     def take_ids(self, entry: Entry, start: int, stop: int) -> Array:
-        """Return ids; raise for empty and duplicate ones."""
+        """Return ids; raise an error for empty and duplicate ones."""
         ids, line_of = self.take(entry, 0, len(self._lines)).tolist(), dict[str, int]()
         for line, value in zip(self._lines, ids, strict=True):
             if not value:
@@ -118,9 +118,9 @@ class CsvTable(LoadedTable):
 
 
 class JsonTable(LoadedTable):
-    """JSON lines, read whole: a list of numbers per row is a view, alone or by its name.
+    """JSON lines in memory: a list of numbers per row is a view, unnamed or with its name.
 
-    Raises InvalidInputError: a line cannot be understood; it is named.
+    Raises InvalidInputError, which names the line: a line is invalid.
     """
 
     title, suffixes = "JSON lines", (".jsonl", ".ndjson")
@@ -153,7 +153,7 @@ class JsonTable(LoadedTable):
 
 
 def list_in(value: Any) -> list[Any] | None:
-    """Return a value that is a list of numbers, or a text that writes one, as a list; else None."""
+    """Return a list of numbers, also from its text representation; None for other values."""
     if isinstance(value, str) and value.startswith("["):
         try:
             value = parse_json(value)
@@ -164,10 +164,10 @@ def list_in(value: Any) -> list[Any] | None:
 
 
 def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Yield the header of a CSV (or, by its ending, TSV) file, then its rows, each with its line.
+    """Yield the header of a CSV or TSV file, then its rows, each with its line number.
 
     Rows of bare numbers need no header. Raises InvalidInputError: the file is empty, its header is
-    not one, or a row has other columns.
+    invalid, or a row has another number of columns.
     """
     columns: list[str] = []
     reader = csv.reader(_table_lines(path), delimiter=_find_delimiter(path), strict=True)
@@ -197,7 +197,7 @@ def csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 def _next_row(reader: Iterator[list[str]]) -> list[str]:
     """Return the next row; fields may be as long as a line."""
-    # The limit is one for the whole process: raised for one row, by one thread at a time.
+    # The limit is global: it is raised for one row, by one thread at a time, and restored.
     with _FIELD_LIMIT:
         before = csv.field_size_limit()
         csv.field_size_limit(max(before, _MAX_LINE_BYTES))
@@ -208,7 +208,7 @@ def _next_row(reader: Iterator[list[str]]) -> list[str]:
 
 
 def _missing_header(fields: list[str]) -> list[str] | None:
-    """Return names for columns that have none: of numbers alone, or of lists and an id."""
+    """Return names for a table without header: bare numbers, or lists with an id."""
     vectors = [f"vectors_{number}" for number in range(len(fields))]
     if _counts(fields) and not fields[0]:
         return ["id", *vectors[:-1]]
@@ -221,7 +221,7 @@ def _missing_header(fields: list[str]) -> list[str] | None:
 
 
 def _counts(fields: list[str]) -> bool:
-    """Whether the names of columns are their numbers, as pandas has it, behind those of rows."""
+    """Whether column names are numbers, as pandas writes them, after the column of row names."""
     names = fields if fields[0] else fields[1:]
     return len(names) > 2 and names == [str(number) for number in range(len(names))]
 
@@ -234,7 +234,7 @@ def _is_number(field: str) -> bool:
 
 
 def _table_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a table; of a dump of a database those that copy its vectors."""
+    """Yield the lines of a table; of a database dump, only the lines with vectors."""
     lines = _lines(path)
     if path.suffix.lower() != _DUMP:
         yield from lines
@@ -265,7 +265,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _find_delimiter(path: Path) -> str:
-    """Return what separates fields: what the first line has, or spaces between bare numbers."""
+    """Return the separator of fields, from the extension of the file or its first line."""
     if path.suffix.lower() in (".tsv", _DUMP):
         return "\t"
     with path.open("rb") as handle:
@@ -288,7 +288,7 @@ def _check_header(path: Path, line: int, fields: list[str]) -> list[str]:
 
 
 def _find_views(path: Path, columns: list[str]) -> dict[str, list[int]]:
-    """Return the columns called NAME_0, NAME_1, ..., which are a view of that name."""
+    """Return the columns NAME_0, NAME_1, ... of each view NAME."""
     groups: dict[str, dict[int, int]] = {}
     for place, column in enumerate(columns):
         if match := _NUMBERED.fullmatch(column):
@@ -311,7 +311,7 @@ def _numbers(cells: list[str], view: str, path: Path, line: int) -> Array:
     try:
         numbers.extend(map(float, cells))
     except ValueError:
-        at = len(numbers)  # those before the wrong one are there
+        at = len(numbers)  # the first value that is not a number
         problem = (
             f"{view}_{at} must be a number, got {cells[at] or 'nothing'!r}; leave all columns of a "
             "view empty where it is absent"
@@ -328,7 +328,7 @@ def _error(path: Path, line: int, problem: str) -> InvalidInputError:
 
 
 def csv_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the rows of a CSV file with the place of each."""
+    """Yield the rows of a CSV file with their places, for messages."""
     rows = csv_rows(path)
     _, columns = next(rows)
     for line, fields in rows:
@@ -336,7 +336,7 @@ def csv_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def json_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of a file that has one on each line, with the place of each."""
+    """Yield the objects of a JSON lines file with their places, for messages."""
     for number, line in enumerate(_lines(path), start=1):
         if not line.strip():
             continue

@@ -1,4 +1,4 @@
-"""Select the reader of a file by its ending or its first bytes."""
+"""Select the reader of a file by its extension or its first bytes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -65,7 +65,7 @@ def read(path: str | PathLike[str], **options: Any) -> MultiViewData:
         ``.csv``. A folder: ``.npy`` files (memory-mapped) or subfolders with them, Parquet or
         Arrow files, or a Zarr group. A file with one matrix: ``.npy``, ``.fvecs``, ``.bvecs``,
         ``.ivecs``, ``.fbin``, ``.u8bin``, ``.i8bin``, ``.ibin``, or a Faiss index (``.faiss``,
-        ``.index``). The first bytes identify a file with another ending.
+        ``.index``). The first bytes identify a file with another extension.
     **options
         All optional.
 

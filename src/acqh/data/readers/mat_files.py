@@ -1,8 +1,8 @@
-"""The variables of a Matlab file: of version 7.3, which is HDF5, and of version 5.
+"""The variables of Matlab files of version 7.3 (HDF5) and version 5.
 
-Version 5 is what ``save`` and ``save -v7`` write. SciPy's reader of it is not used: a single
-damaged byte can make its compiled part crash the process. This one reads matrices of numbers only,
-and every length is checked before it is believed.
+``save`` and ``save -v7`` write version 5. acqh does not use SciPy's reader, since a single damaged
+byte can crash its compiled part and the process. This reader supports only matrices of numbers,
+and checks every length before it is used.
 """
 
 import math
@@ -24,13 +24,13 @@ from acqh.data.readers.hdf5 import HDF5_MAGIC, list_nodes, reading, reject_exter
 from acqh.errors import CorruptBundleError
 
 _HEAD_BYTES = 128
-# Enough of a variable to know its class, size and name.
+# Bytes of a variable that contain its class, size and name.
 _PEEK_BYTES = 4_096
 _SIZE_ELEMENT, _CLASS_ELEMENT, _MATRIX, _COMPRESSED = 5, 6, 14, 15
-# How values are stored: element type -> NumPy's code.
+# Stored type of values: element type -> NumPy's code.
 _STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8"}
 _STORED |= {12: "i8", 13: "u8"}
-# What they are in Matlab: class number -> NumPy's code of numbers, and name of the others.
+# Matlab class: class number -> NumPy's code for numbers, or the name of the class.
 _NUMBERS = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4"}
 _NUMBERS |= {14: "i8", 15: "u8"}
 _OTHERS = {1: "cell", 2: "struct", 3: "object", 4: "char", 5: "sparse", 16: "function"}
@@ -42,7 +42,7 @@ _FLOATS = {"float64": "double", "float32": "single", "bool": "logical"}
 
 
 def _matlab_kind(dtype: "np.dtype[Any]") -> str:
-    """Return Matlab's name of a type of numbers."""
+    """Return the Matlab name of a numeric type."""
     return _FLOATS.get(dtype.name, dtype.name)
 
 
@@ -52,24 +52,24 @@ NUMBER_KINDS = frozenset(_matlab_kind(np.dtype(code)) for code in "?bBhHiIqQfd")
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of the file: its Matlab size and class."""
+    """Size and class of a variable in Matlab."""
 
     shape: tuple[int, ...]
     kind: str
 
     @property
     def is_scalar(self) -> bool:
-        """Whether it is empty or has one entry, as counters of a saved workspace have."""
+        """Whether it has at most one entry, such as a counter of a saved workspace."""
         return math.prod(self.shape) <= 1
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it is a matrix of numbers, dense or sparse, of more than one entry."""
+        """Whether it is a dense or sparse matrix of numbers with more than one entry."""
         return self.kind in NUMBER_KINDS and len(self.shape) == 2 and not self.is_scalar
 
 
 class MatFile(AbstractContextManager["MatFile"]):
-    """Variables by name; fields of a struct are called ``struct.field``."""
+    """Variables by name; names of struct fields are ``struct.field``."""
 
     variables: dict[str, Variable]
 
@@ -79,12 +79,12 @@ class MatFile(AbstractContextManager["MatFile"]):
 
 
 class _DamageError(Exception):
-    """Something in the file contradicts something else."""
+    """The contents of the file are inconsistent."""
 
 
 @dataclass(frozen=True)
 class _Head:
-    """What stands before the values of a variable."""
+    """Header of a variable."""
 
     code: int
     flags: int
@@ -109,7 +109,7 @@ class _Head:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where the bytes of a variable are: in the file, or already read as a field of a struct."""
+    """Location of the bytes of a variable: in the file, or in memory as a field of a struct."""
 
     head: _Head
     start: int = 0
@@ -119,10 +119,10 @@ class _Place:
 
 
 class Mat5File(MatFile):
-    """A file of version 5, opened.
+    """An open file of version 5.
 
-    `max_bytes`: how much the variables may take; see `check_unpacked_size`. Raises
-    CorruptBundleError: it is not such a file, or is damaged.
+    `max_bytes`: limit of the size of variables; see `check_unpacked_size`. Raises
+    CorruptBundleError: the file is damaged or of another format.
     """
 
     def __init__(self, path: Path, max_bytes: int | None) -> None:
@@ -155,7 +155,7 @@ class Mat5File(MatFile):
         )
 
     def load(self, name: str) -> Matrix:
-        """Return a whole array."""
+        """Return an array."""
         place = self._places[name]
         try:
             content = self._content(place)
@@ -174,7 +174,7 @@ class Mat5File(MatFile):
         return order
 
     def _list(self, file_size: int) -> int:
-        """Find the variables; return the bytes they would take."""
+        """List the variables; return their total size in bytes."""
         declared = 0
         start = _HEAD_BYTES
         while start < file_size:
@@ -203,7 +203,7 @@ class Mat5File(MatFile):
                 raise _DamageError("a packed variable is not one")
             peek = peek[8:]
         head = _read_head(memoryview(peek), self._order)
-        # Without a name it is Matlab's own store of functions.
+        # An unnamed variable is Matlab's internal store of functions.
         if head.name:
             self._places[head.name] = _Place(head, start, n_stored, n_unpacked)
         return max(n_stored, n_unpacked, head.n_bytes)
@@ -219,7 +219,7 @@ class Mat5File(MatFile):
         return memoryview(_unpack_whole(stored, place.n_unpacked + 8))[8:]
 
     def _add_fields(self, place: _Place) -> None:
-        """List the fields of a struct, one level down."""
+        """List the fields of a struct, one level deep."""
         content = self._content(place)
         _, length, at = _element(content, place.head.body, self._order)
         _, names, at = _element(content, at, self._order)
@@ -229,7 +229,7 @@ class Mat5File(MatFile):
         for start in range(0, len(names), size):
             field = bytes(names[start : start + size]).partition(b"\0")[0].decode("latin1")
             kind, inner, at = _element(content, at, self._order)
-            # An empty field may have no head at all.
+            # An empty field may have no header.
             if kind == _MATRIX and len(inner):
                 head = _read_head(inner, self._order)
                 self._places[f"{place.head.name}.{field}"] = _Place(head, content=inner)
@@ -243,7 +243,7 @@ def _unpack(stored: bytes, limit: int) -> bytes:
 
 
 def _unpack_whole(stored: bytes, n_bytes: int) -> bytes:
-    """Return exactly this many bytes; the checksum behind them is compared."""
+    """Return exactly this many unpacked bytes, and verify the checksum after them."""
     unpacker = zlib.decompressobj()
     try:
         content = unpacker.decompress(stored, n_bytes)
@@ -256,12 +256,12 @@ def _unpack_whole(stored: bytes, n_bytes: int) -> bytes:
 
 
 def _element(view: memoryview, at: int, order: str) -> tuple[int, memoryview, int]:
-    """Return the type and bytes of the element at a place, and where the next one starts."""
+    """Return the type and bytes of the element at an offset, and the offset of the next one."""
     if at + 8 > len(view):
         raise _DamageError("it ends inside a variable")
     kind, size = struct.unpack_from(f"{order}II", view, at)
     if kind >> 16:
-        # Up to four bytes stand in the tag itself, whose first half then has the size.
+        # Up to four bytes are stored in the tag itself; its first half then has the size.
         kind, size = kind & 0xFFFF, kind >> 16
         start, room = at + 4, 4
     else:
@@ -322,23 +322,23 @@ def _sparse_values(view: memoryview, head: _Head, order: str, where: str) -> Mat
     )
 
 
-# HDF5 allows a foreign head of these sizes; Matlab's has 512 bytes.
+# HDF5 allows a user block of these sizes; that of Matlab has 512 bytes.
 _OFFSETS = (0, 512, 1024, 2048)
 _EMPTY = np.empty(0, dtype=np.int64)
 
 
 def is_hdf5(path: Path) -> bool:
-    """Whether a file is HDF5, as Matlab's are since version 7.3."""
+    """Whether a file is HDF5, the format of Matlab since version 7.3."""
     with path.open("rb") as handle:
         head = handle.read(_OFFSETS[-1] + len(HDF5_MAGIC))
     return any(head.startswith(HDF5_MAGIC, at) for at in _OFFSETS)
 
 
 class Mat73File(MatFile):
-    """A file of version 7.3, opened; HDF5 has Matlab's dimensions in reverse order.
+    """An open file of version 7.3; HDF5 has the dimensions in reverse order.
 
-    `max_bytes`: how much the variables may take; see `check_unpacked_size`. Raises
-    CorruptBundleError: it is damaged. Raises MissingExtraError: h5py is not installed.
+    `max_bytes`: limit of the size of variables; see `check_unpacked_size`. Raises
+    CorruptBundleError: the file is damaged. Raises MissingExtraError: h5py is not installed.
     """
 
     def __init__(self, path: Path, max_bytes: int | None) -> None:
@@ -355,10 +355,10 @@ class Mat73File(MatFile):
         self._file.close()
 
     def _list(self, group: Any, prefix: str) -> int:
-        """List a group's variables, and one level down the fields of structs; return bytes."""
+        """List the variables of a group and the fields of structs; return their size in bytes."""
         declared = 0
         for key, node in list_nodes(group, self._path, prefix):
-            # Names with '#' are Matlab's own stores of cells and objects.
+            # Names with '#' are Matlab's internal stores of cells and objects.
             if key.startswith("#"):
                 continue
             if hasattr(node, "shape"):
@@ -391,7 +391,7 @@ class Mat73File(MatFile):
         return sum(int(part.nbytes) for part in nodes)
 
     def load(self, name: str) -> Matrix:
-        """Return a whole array."""
+        """Return an array."""
         with reading(self._path):
             node = self._file[name.replace(".", "/")]
             if not hasattr(node, "shape"):
@@ -402,7 +402,7 @@ class Mat73File(MatFile):
     def _load_sparse(self, name: str, node: Any) -> Matrix:
         rows, columns = self.variables[name].shape
         pointers = node["jc"][()]
-        # Matlab leaves the other two out of a matrix without entries.
+        # Matlab omits the other two arrays of a matrix without entries.
         indices, data = (node[key][()] if key in node else _EMPTY for key in ("ir", "data"))
         where = f"variable {name!r} of {self._path.name}"
         return make_csc(where, [pointers, indices, data], (rows, columns))

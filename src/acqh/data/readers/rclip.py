@@ -1,4 +1,4 @@
-"""The database of rclip: a vector of each image that it has seen, by the path of its file."""
+"""The database of rclip: a vector for each indexed image, by the path of its file."""
 
 import sqlite3
 from contextlib import AbstractContextManager
@@ -19,9 +19,9 @@ _ROWS = {
     _FILE: f"SELECT filepath {_THERE} ORDER BY id LIMIT ? OFFSET ?",
 }
 
-# Tables that store their rows: views and virtual tables may compute rows without end.
+# Only ordinary tables: views and virtual tables may compute endless rows.
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE %'"
-# Vectors take a few kilobytes, as do paths.
+# Maximum size of a value; vectors and paths take a few kilobytes.
 _MAX_VALUE_BYTES = 2**20
 # Steps of SQLite's machine between two checks, and per byte of the file at most: a row takes some
 # 20 steps and hundreds of bytes, and is read a few times.
@@ -31,7 +31,8 @@ _STEPS, _MAX_STEPS_PER_BYTE = 10_000, 100
 class RclipDatabase(Table):
     """The table ``images``: the view ``image``, and paths as ids.
 
-    Raises CorruptBundleError: it is damaged. Raises InvalidInputError: it is another database.
+    Raises CorruptBundleError: the file is damaged. Raises InvalidInputError: it is of another
+    program.
     """
 
     is_paired = True
@@ -66,10 +67,10 @@ class RclipDatabase(Table):
         }
 
     def _restrict(self, file_size: int) -> None:
-        """Bound the size of values and the work of queries: the file may be anybody's."""
+        """Limit the size of values and the work of queries: the file is untrusted."""
         self._database.execute("PRAGMA trusted_schema = OFF")
         self._database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
-        # A damaged tree of pages may lead to the same rows again and again.
+        # A damaged tree of pages may repeat the same rows endlessly.
         ticks = iter(range(_MAX_STEPS_PER_BYTE * file_size // _STEPS + 1))
         self._database.set_progress_handler(lambda: next(ticks, None) is None, _STEPS)
 

@@ -1,7 +1,7 @@
 """Parquet and Arrow IPC tables, in one file or several: a column for each view.
 
-The wanted columns are read together, some rows at a time. A scan by ``pyarrow.dataset`` would
-unpack whole row groups.
+Requested columns are read together, some rows at a time. A scan by ``pyarrow.dataset`` would
+unpack complete row groups.
 """
 
 import io
@@ -36,19 +36,19 @@ from acqh.errors import CorruptBundleError, InvalidInputError, LabelError, ViewE
 
 _PARQUET, _ARROW, _STREAM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
 _SPLIT = "split"
-# Rows of records, which may be images, in memory at a time.
+# Number of records in memory at a time; records may have images.
 _RECORD_ROWS = 256
-# Rows unpacked at a time: few, so that the memory for them is used again and again.
+# Number of rows unpacked at a time: small, so that their memory is reused.
 _BATCH_ROWS = 1_024
 _OPEN_FILES = 8
-# Through a small buffer: otherwise each column of a row group is in memory, packed, as a whole.
+# A small buffer: otherwise each compressed column of a row group would be in memory.
 _PARQUET_OPTIONS: dict[str, Any] = {"pre_buffer": False, "buffer_size": 2**20}
-# Parquet's physical types of one width. Texts and bytes take what their pages take, or more.
+# Parquet's physical types of fixed width. Texts and bytes take at least the size of their pages.
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 
 
 class ArrowTable(Table):
-    """The rows of one file, or of the files of a folder one after another.
+    """The rows of one file, or the concatenated rows of the files of a folder.
 
     Raises CorruptBundleError: a file is damaged. Raises InvalidInputError: there are no files, or
     their columns differ.
@@ -65,7 +65,7 @@ class ArrowTable(Table):
     def _open(self) -> None:
         self._file = lru_cache(_OPEN_FILES)(_open_file)
         self.opened.callback(self._close)
-        # Where the last rows ended: the columns, the next row, the batches after it.
+        # Position after the last read: the columns, the next row, the batches after it.
         self._position: tuple[Any, int] = ((), -1)
         self._stream: Iterator[Any] = iter(())
         self._rest: Any = None
@@ -74,7 +74,7 @@ class ArrowTable(Table):
         self._file_size = sum(part.path.stat().st_size for part in self.files)
         self.schema = self._file(self.files[0].path).schema
         self.n_rows = self.files[-1].first_row + self.files[-1].n_rows
-        # Images are read as records only: to carry them along with vectors would cost too much.
+        # Images are read only as records: reading them with vectors would be too slow.
         shown = [field for field in self.schema if not _is_image(field.type)]
         self.entries = {field.name: self._entry(field) for field in shown}
         if all(split_of(file.path) for file in self.files) and _SPLIT not in self.schema.names:
@@ -85,7 +85,7 @@ class ArrowTable(Table):
         self._file.cache_clear()
 
     def class_names(self, labels: str) -> tuple[str, ...] | None:
-        """Return the names of class numbers if Hugging Face's features give them."""
+        """Return the names of class numbers from Hugging Face's features, if there are any."""
         return class_names(self.schema.metadata or {}, labels)
 
     def _entry(self, field: Any) -> Entry:
@@ -102,7 +102,7 @@ class ArrowTable(Table):
         )
 
     def resolve_width(self, entry: Entry) -> Entry:
-        """Return a view with as many numbers as the first row that has it."""
+        """Return a view with the width of its first row."""
         if entry.shape[1] >= 0:
             return entry
         for column in self._whole_column(entry.name):
@@ -114,11 +114,11 @@ class ArrowTable(Table):
     def batches(self, names: Sequence[str], start: int, stop: int) -> Iterator[Any]:
         """Yield some rows of some columns as record batches of at most 1,024 rows.
 
-        Rows that follow the last ones are read on, others are looked up.
+        Sequential reads continue from the last position; other reads seek.
         """
         if (names, start) != self._position:
             self._stream, self._rest = self._batches_from(names, start, stop - start), None
-        # If the caller stops halfway, the next rows must be looked up.
+        # If the caller stops early, the next read must seek.
         self._position, n_bytes, at = ((), -1), 0, start
         while at < stop:
             batch = next(self._stream, None) if self._rest is None else self._rest
@@ -146,7 +146,7 @@ class ArrowTable(Table):
                 yield from file.batches(names, size, skip, limit)
 
     def column(self, batch: Any, name: str) -> Any:
-        """Return a column of a batch, with its dictionary written out unless the schema has it."""
+        """Return a column of a batch, with its dictionary expanded unless the schema has it."""
         column, kind = batch.column(name), self.schema.field(name).type
         return column if column.type.equals(kind) else column.cast(kind)
 
@@ -156,7 +156,7 @@ class ArrowTable(Table):
                 yield self.column(batch, name)
 
     def take(self, entry: Entry, start: int, stop: int) -> Any:
-        """Return any column: numbers without nulls as they are, everything else as objects."""
+        """Return a column: numbers without nulls as an array of numbers, others as objects."""
         return self.take_all([("items", entry)], start, stop)[0]
 
     def take_all(self, columns: Sequence[tuple[Role, Entry]], start: int, stop: int) -> list[Any]:
@@ -204,7 +204,7 @@ class ArrowTable(Table):
     ) -> tuple[Array, Bools]:
         """Return the numbers of the rows that are not null, and which rows these are.
 
-        Raises ViewError or LabelError: a list of another length, or with a null; the row is named.
+        Raises ViewError or LabelError, which name the row: a list has another length or a null.
         """
         where, width = self._where(entry.name), entry.shape[1]
         error = ViewError if role == "view" else LabelError
@@ -228,7 +228,7 @@ class ArrowTable(Table):
         return numbers.reshape(len(lengths), width), present
 
     def _values(self, role: Role, entry: Entry, column: Any, first_row: int) -> Any:
-        """Return labels as lists, numbers without nulls as they are, everything else as objects."""
+        """Return labels as lists, numbers without nulls as numbers, and others as objects."""
         where, kind = self._where(entry.name), column.type
         if role == "labels":
             sets = label_sets(column.to_pylist())
@@ -276,7 +276,7 @@ class ArrowTable(Table):
 
 
 def arrow_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the rows of a table with the place of each; classes that have names by these."""
+    """Yield the rows of a table with their places; classes are replaced by their names."""
     table = ArrowTable(path, Options())
     names = tuple(table.schema.names)
     classes = [table.class_names(name) for name in names]
@@ -308,7 +308,7 @@ def _find_files(path: Path) -> list[Path]:
 
 
 def list_parts(files: Iterable[Path], open_file: Any = None) -> Parts:
-    """Return files, which must have the same columns, with the rows that each of them has."""
+    """Return files with their row ranges; all files must have the same columns."""
     counts: list[tuple[Path, int]] = []
     schema = None
     for path in files:
@@ -324,7 +324,7 @@ def list_parts(files: Iterable[Path], open_file: Any = None) -> Parts:
 
 
 def _named(path: Path) -> AbstractContextManager[None]:
-    """Name the file where Arrow does not."""
+    """Add the name of the file to errors of Arrow."""
     errors = (require("pyarrow").ArrowException, OSError, UnicodeDecodeError)
     return guarded(path.name, *errors)
 
@@ -337,7 +337,7 @@ def _open_file(path: Path) -> "_ParquetFile | _ArrowFile":
         raise CorruptBundleError(f"{path.name} is neither a Parquet nor an Arrow IPC file")
     with _named(path):
         file = (_ParquetFile if magic.startswith(_PARQUET) else _ArrowFile)(path)
-        names = list(file.schema.names)  # which could be no Unicode
+        names = list(file.schema.names)  # names could be invalid Unicode
     if len(set(names)) != len(names):
         raise InvalidInputError(f"{path.name} has two columns of one name")
     return file
@@ -374,18 +374,18 @@ class _ParquetFile:
             check_unpacked_size(self._path, most, self._path.stat().st_size, max_bytes)
         reader = self._reader
         if texts:
-            # A text that all rows share is then in memory once, until its size has been checked.
+            # A text that all rows share is then in memory once, until its size is checked.
             reader = require("pyarrow.parquet").ParquetFile(
                 self._path, metadata=self._metadata, read_dictionary=texts, **_PARQUET_OPTIONS
             )
         for batch in reader.iter_batches(size, groups, list(names), use_threads=False):
-            batch.validate(full=True)  # texts could be no Unicode
+            batch.validate(full=True)  # texts could be invalid Unicode
             yield batch.slice(min(skip, batch.num_rows))
             skip -= min(skip, batch.num_rows)
 
 
 class _ArrowFile:
-    """A file of record batches, or a stream of them, which has no list of where they are."""
+    """A file of record batches, or a stream of them without a table of offsets."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -415,7 +415,7 @@ class _ArrowFile:
         reader = self._open(included_fields=[self.schema.names.index(name) for name in names])
         is_file = not self._is_stream
         for batch in map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader:
-            batch.validate(full=True)  # offsets could point anywhere
+            batch.validate(full=True)  # checks offsets, which could be outside the file
             for start in range(skip, batch.num_rows, size):
                 yield batch.slice(start, size)
             skip = max(skip - batch.num_rows, 0)

@@ -1,4 +1,4 @@
-"""Files of one matrix: .npy, those of the nearest-neighbour benchmarks, Faiss indexes."""
+"""Files of one matrix: .npy, files of nearest-neighbour benchmarks, Faiss indexes."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,21 +13,21 @@ from acqh.data.readers.arrays import map_rows, read_file_header, reject_objects
 from acqh.data.readers.columns import Entry, Table
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 
-# Every row has its length, four bytes, before its values.
+# Every row starts with its length, four bytes.
 _VECS = {".fvecs": "<f4", ".bvecs": "u1", ".ivecs": "<i4"}
-# The numbers of rows and of columns, four bytes each, come before all values.
+# The file starts with the numbers of rows and columns, four bytes each.
 _BIN = {".fbin": "<f4", ".u8bin": "u1", ".i8bin": "i1", ".ibin": "<i4"}
 _BIN_HEADER_BYTES = 8
 
-# The shape and kind of a matrix, and what gives its rows from one up to, not including, another.
+# Shape and dtype of a matrix, and a function that reads its rows from `start` to `stop`.
 _Opened = tuple[tuple[int, ...], str, Callable[[int, int], Array]]
 
 
 class VectorFile(Table):
-    """A file of one matrix, its size compared with what it declares before rows are read."""
+    """A file of one matrix; its declared size is checked before rows are read."""
 
     title, suffixes = "vector", (".npy", *_VECS, *_BIN, ".faiss", ".index")
-    magics = (b"IxF2", b"IxFI")  # of flat indexes of Faiss
+    magics = (b"IxF2", b"IxFI")  # of flat Faiss indexes
 
     def _open(self) -> None:
         path, suffix = self.path, self.path.suffix.lower()
@@ -93,7 +93,7 @@ def _open_vecs(path: Path, dtype: "np.dtype[Any]") -> _Opened:
 
 
 def is_ground_truth(path: Path) -> bool:
-    """Whether a file has the size of the ids and distances of neighbours, as big-ann's have."""
+    """Whether a file has the size of ids and distances of neighbours, as those of big-ann."""
     with path.open("rb") as handle:
         head = handle.read(_BIN_HEADER_BYTES)
     n_values = np.frombuffer(head, "<u4").astype(object).prod() if len(head) == 8 else 0
@@ -101,7 +101,7 @@ def is_ground_truth(path: Path) -> bool:
 
 
 def _open_bin(path: Path, code: str, n_matrices: int = 1) -> _Opened:
-    """Open a matrix behind its size; of two, of four bytes a number, the floats come last."""
+    """Open a matrix after its header; ground truth has a second matrix, of floats, at the end."""
     dtype = np.dtype(code)
     with path.open("rb") as handle:
         head = handle.read(_BIN_HEADER_BYTES)
@@ -131,7 +131,7 @@ def _open_faiss(path: Path) -> _Opened:
     try:
         index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
     except RuntimeError:
-        try:  # not every kind can be mapped
+        try:  # not every type of index can be mapped
             index = faiss.read_index(str(path))
         except RuntimeError as error:
             reason = str(error).strip().rsplit("\n", 1)[-1]

@@ -103,7 +103,7 @@ class TarTable(Table):
 
 
 def tar_records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield samples with the place of each: image, text, labels and metadata."""
+    """Yield samples (image, text, labels and metadata) with their places, for messages."""
     files = tar_files(path)
     for file in files:
         sidecar = file.with_suffix(".parquet")

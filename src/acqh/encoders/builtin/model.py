@@ -1,8 +1,10 @@
 """The built-in image-text model: images and texts in one space, trained on captioned photographs.
 
 It is a ridge regression from images to the vectors of their captions. It is stored as sufficient
-statistics, to which other pairs can be added. A rotation reduces the space of captions to the
-dimensions that queries use, with codebooks for them. `tools/train_builtin_model.py` trains it.
+statistics, to which other pairs can be added. What a classifier says of an image is among the
+predictors: probabilities of 1,000 classes times the texts of their names, the class evidence. A
+rotation reduces the space of captions to the dimensions that queries use, with codebooks for them.
+`tools/train_builtin_model.py` and `tools/train_class_evidence.py` train it.
 """
 
 from collections.abc import Mapping
@@ -18,8 +20,12 @@ from acqh._core.arrays import Array, Floats, unit_rows
 from acqh.encoders.network import PlainEstimator
 from acqh.errors import InvalidInputError
 
-_FILE = "builtin.npz"
+_FILE, _CLASSES_FILE = "builtin.npz", "classes.npz"
+# Of the tags of held-out photographs with this confidence or more, 90 % or more are right.
+MIN_TAG_CONFIDENCE = 0.8
 _FOLDS = 5
+# The version whose maps are the first columns of today's; its collections stay searchable.
+_WITHOUT_EVIDENCE = 3
 # For how many pairs of one's own the built-in image-text model may count.
 _WEIGHTS = (0.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0, 10_000.0, 40_000.0)
 
@@ -136,7 +142,7 @@ class BuiltinModel:
         return self._directions(features, view) @ self._array("to_query")
 
     def item_vectors(self, features: Floats, *, view: str = "image") -> Floats:
-        """Return what is stored of items, or what codes are made of.
+        """Return the vectors of items, which are stored or quantized.
 
         Parameters
         ----------
@@ -240,7 +246,7 @@ class BuiltinModel:
         return image, image @ weights + intercept + share * common
 
     def map_features(self, features: Floats, *, view: str) -> Floats:
-        """Return the features that the sums are of.
+        """Return the features that the sufficient statistics are computed from.
 
         Parameters
         ----------
@@ -254,11 +260,81 @@ class BuiltinModel:
         if view not in ("image", "text"):
             raise InvalidInputError(f"view must be 'image' or 'text', got {view!r}")
         rows = self._checked(features, view)
-        if view == "image":
-            rows = unit_rows(np.sqrt(np.maximum(rows, 0))) - self._array("image_mean")
-        else:
-            rows = unit_rows(rows - self._array("text_mean"))
-        return np.asarray(rows @ self._array(f"{view}_axes"))
+        if view == "text":
+            return np.asarray(unit_rows(rows - self._array("text_mean")) @ self._array("text_axes"))
+        roots = unit_rows(np.sqrt(np.maximum(rows, 0))) - self._array("image_mean")
+        mapped = roots @ self._array("image_axes")
+        # Class evidence, without what the other columns predict of it.
+        stored, evidence = _stored(_CLASSES_FILE), _class_evidence()
+        further = self.class_probabilities(rows) @ evidence - stored["evidence_mean"]
+        further -= mapped @ stored["evidence_from_image"].astype(np.float32)
+        return np.hstack([mapped, further])
+
+    def class_probabilities(self, features: Floats) -> Floats:
+        """Return the probabilities of the classes of ImageNet, by a linear classifier.
+
+        Parameters
+        ----------
+        features : (n_items, 1280)
+            Of `EfficientNetLite0`.
+
+        Returns
+        -------
+        (n_items, n_classes) float32
+        """
+        weights, bias = _classifier()
+        logits = self._checked(features, "image") @ weights + bias
+        exponents = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return np.asarray(exponents / exponents.sum(axis=1, keepdims=True))
+
+    def suggest_tags(
+        self, features: Floats, *, max_tags: int = 3, min_confidence: float = MIN_TAG_CONFIDENCE
+    ) -> list[list[tuple[str, float]]]:
+        """Return the names of what images show, where that is certain.
+
+        Parameters
+        ----------
+        features : (n_items, 1280)
+            Of `EfficientNetLite0`.
+        max_tags : int
+            Maximum number of tags of an image.
+        min_confidence : float
+            Tags of a lower confidence are not returned.
+
+        Returns
+        -------
+        list of lists of (str, float)
+            Tags of each image with their confidence, the most certain first. The confidence
+            estimates the probability that the tag is right. It depends on the class probability
+            and on the similarity of the image to the tag as a text.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from acqh.encoders import builtin_model
+        >>> builtin_model().suggest_tags(np.zeros((1, 1280), dtype=np.float32))
+        [[]]
+        """
+        stored = _stored(_CLASSES_FILE)
+        names = stored["tag_names"].tolist()
+        classes = self.class_probabilities(features)
+        # A tag has one class or several: of two classes of one name, or of all breeds of dogs.
+        chances = np.zeros((len(names), len(classes)), dtype=np.float32)
+        np.add.at(chances, stored["tags"], classes.T[stored["tag_classes"]])
+        chances = np.clip(chances.T, 1e-6, 1 - 1e-6)
+        nearness = self._directions(features, "image") @ _tag_vectors().T
+        by_odds, by_nearness, level = stored["tag_calibration"].tolist()
+        odds = by_odds * np.log(chances / (1 - chances)) + by_nearness * nearness + level
+        confidence = 1 / (1 + np.exp(-odds))
+        best = np.argsort(-confidence, axis=1, kind="stable")[:, :max_tags]
+        return [
+            [
+                (names[tag], round(float(row[tag]), 3))
+                for tag in tags.tolist()
+                if row[tag] >= min_confidence
+            ]
+            for row, tags in zip(confidence, best, strict=True)
+        ]
 
     def _with(self, pairs: PairSums, weight: float, means: tuple[Floats, Floats]) -> PairSums:
         """Add own pairs to built-in ones, moved to where they would lie."""
@@ -342,20 +418,31 @@ class BuiltinMap(PlainEstimator):
         -------
         (n_items, n_image) or (n_items, n_text) float32
         """
-        return builtin_model().map_features(X, view=self.view)
+        model = builtin_model()
+        mapped = model.map_features(X, view=self.view)
+        if self.view == "image" and self.version_ == _WITHOUT_EVIDENCE:
+            mapped = mapped[:, : model.arrays["image_axes"].shape[1]]
+        return mapped
 
     @property
     def version_(self) -> int:
-        """Which built-in image-text model this is of."""
-        return builtin_model().version
+        """Version of the built-in image-text model that this map belongs to."""
+        return getattr(self, "_version", builtin_model().version)
 
     @version_.setter
     def version_(self, version: int) -> None:
-        if version != self.version_:
+        newest = builtin_model().version
+        if version not in (_WITHOUT_EVIDENCE, newest):
             raise InvalidInputError(
-                f"this was made with version {version} of the built-in model, and version "
-                f"{self.version_} is installed; build it again"
+                f"this was made with version {version} of the built-in model, and versions "
+                f"{_WITHOUT_EVIDENCE} to {newest} can be loaded; build it again"
             )
+        self._version = version
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether a newer version of the built-in image-text model is installed."""
+        return self.version_ < builtin_model().version
 
 
 @cache
@@ -379,11 +466,36 @@ def builtin_model() -> BuiltinModel:
     >>> model.item_vectors(images).shape == (3, model.n_components)
     True
     """
-    packed = BytesIO((files("acqh.encoders.builtin") / _FILE).read_bytes())
-    with np.load(packed, allow_pickle=False) as stored:
-        arrays = {name: stored[name] for name in stored.files}
+    arrays = _stored(_FILE)
     ridge, n_pairs = arrays["facts"].tolist()
     images = np.diag(arrays["image_variance"].astype(np.float64))
     cross = arrays["cross"].astype(np.float64)
     zero, mean = np.zeros(len(images)), arrays["text_average"].astype(np.float64)
     return BuiltinModel(arrays, PairSums(n_pairs, zero, mean, images, cross), ridge)
+
+
+@cache
+def _stored(name: str) -> dict[str, Array]:
+    packed = BytesIO((files("acqh.encoders.builtin") / name).read_bytes())
+    with np.load(packed, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+@cache
+def _classifier() -> tuple[Floats, Floats]:
+    """Return weights and bias; text queries do without, so they are a file of their own."""
+    stored = _stored(_CLASSES_FILE)
+    return stored["weights"] * stored["scales"].astype(np.float32), stored["bias"]
+
+
+@cache
+def _class_evidence() -> Floats:
+    """Return what classes add to the mapped features of an image, (n_classes, n_columns)."""
+    stored = _stored(_CLASSES_FILE)
+    return np.asarray(stored["evidence"] * stored["evidence_scales"].astype(np.float32))
+
+
+@cache
+def _tag_vectors() -> Floats:
+    """Return the texts of the tags as directions, (n_tags, n_text)."""
+    return np.asarray(unit_rows(_stored(_CLASSES_FILE)["tag_vectors"].astype(np.float32)))

@@ -54,9 +54,9 @@ export function info() {
   }));
 }
 
-/** All labels with their counts, the most frequent first. */
-export function labels() {
-  return answering(({ facts }) => facts.labels.all);
+/** All labels, suggested tags, kinds and months with their counts. */
+export function facets() {
+  return answering(({ facts }) => ({ labels: facts.labels.all, ...facts.facets }));
 }
 
 /** One item. */
@@ -74,7 +74,7 @@ export function map() {
     const points = await fetchJson(facts.map);
     return {
       n_items: facts.codes.n_items,
-      points: points.map(([image, id, x, y, label, name]) => ({ id, x, y, label, name, thumbnail: pictureOf(image) })),
+      points: points.map(([image, id, x, y, label, name, tag]) => ({ id, x, y, label, tag, name, thumbnail: pictureOf(image) })),
     };
   });
 }
@@ -88,6 +88,14 @@ export function browse(query, signal) {
 export function search(query, pictures, signal) {
   return answering((engine) => engine.search(query, signal));
 }
+
+/** A site cannot be changed. */
+export function annotate() {
+  throw new ResponseError(405, titleOf(405));
+}
+
+/** See `annotate`. */
+export const remove = annotate;
 
 /** The address of an item's small image, or null where it has none. */
 export function thumbnailOf({ thumbnail }) {

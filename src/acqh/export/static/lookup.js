@@ -8,26 +8,41 @@ const [SATURATION, LENGTHS, RAREST] = [1.2, 0.75, 1e-6];
 const [SHORTEST_TYPO, LEAST_SIMILAR, MOST_TERMS] = [4, 0.4, 32];
 const TRANSPOSED = [3, 32]; // letters of words in which two may have changed places
 const PART = /(?<sign>-?)(?:"(?<phrase>[^"]*)"|(?<word>\S+))/gu;
+const NEGATION = /\s+(?:but\s+|and\s+)?(?:not|without)\s+/iu;
 const COMMON = new Set(
   "a an and are as at be by for from has in into is it its of on or that the their this to was were which with".split(" "),
 );
 const SKIN_TONES = /[\u{1f3fb}-\u{1f3ff}]/gu;
 
-/** Parse a query: phrases `"in quotes"` are required, `-word` is excluded. */
-export function readWords(text) {
+/** Whether a word tells items apart. */
+export const isTelling = (word) => !COMMON.has(word.toLowerCase());
+
+/** Parse a query: phrases `"in quotes"` are required, `-word` is excluded, `not` is moved away from. */
+export function readWords(typed) {
+  const [text, negated] = splitNegated(plain(typed));
   const parts = { terms: [], phrases: [], without: [] };
   const said = []; // as typed, without signs: for semantic search
-  for (const { groups } of plain(text).matchAll(PART)) {
+  for (const { groups } of text.matchAll(PART)) {
     const content = groups.phrase ?? groups.word;
-    if (!groups.sign && !isSign(content)) said.push(content);
+    if (!groups.sign && (!isSign(content) || /\p{L}/u.test(content))) said.push(content);
     if (!isSign(content) && !/[\p{L}\p{N}]/u.test(content)) continue;
     parts[groups.sign ? "without" : groups.phrase === undefined ? "terms" : "phrases"].push(content);
   }
-  const rare = parts.terms.filter((term) => !COMMON.has(term.toLowerCase()));
+  const unlike = [...parts.without, negated].filter(Boolean).join(" ");
+  const unwanted = negated.split(/\s+/u).filter((word) => word && isTelling(word));
+  if (unwanted.length === 1) parts.without.push(...unwanted);
+  const rare = parts.terms.filter(isTelling);
   const terms = rare.length || parts.phrases.length ? rare : parts.terms;
   const first = (many) => many.slice(0, MOST_TERMS);
   const query = { terms: first([...new Set(terms)]), phrases: first(parts.phrases), without: first(parts.without) };
-  return { ...query, said: said.join(" "), spoken: query.terms.filter((term) => !isSign(term)) };
+  return { ...query, unlike, said: said.join(" "), spoken: query.terms.filter((term) => !isSign(term)) };
+}
+
+/** A text up to "not" or "without", and what follows; all of it if nothing is before. */
+function splitNegated(text) {
+  const found = NEGATION.exec(text);
+  if (!found || !text.slice(0, found.index).trim() || text.includes('"')) return [text, ""];
+  return [text.slice(0, found.index), text.slice(found.index + found[0].length)];
 }
 
 /** The full-text index of a site. */

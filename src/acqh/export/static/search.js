@@ -2,14 +2,16 @@
 
 import { Codes } from "./codes.js";
 import { sortedBy } from "./dom.js";
+import { FastTextEncoder } from "./encoder.js";
 import { fetchBytes, fetchJson } from "./load.js";
-import { Lookup, readWords } from "./lookup.js";
-import { Pieces } from "./pieces.js";
+import { isTelling, Lookup, readWords } from "./lookup.js";
 import { compare, fuse, lengthOf, matchOf, matchOfBoth } from "./rank.js";
+import { isSign } from "./tokens.js";
 
 const POOL = 100; // both rankings are read this far at least
 const SOME_POOL = 30; // items with some of the words
 const UNLIKE_WEIGHT = 0.5;
+const NEGATED_WEIGHT = 0.65; // of what follows "-" or "not"
 const COLUMNS = [["keywords", [0, 1, 3]], ["labels", [2]]]; // reasons, by columns of the full-text index
 
 /** A site, searched by the visitor's browser. */
@@ -30,13 +32,13 @@ export class Engine {
     return this.facts.words && (this.lookup ??= Lookup.load(this.facts.words));
   }
 
-  async pieces() {
-    return this.facts.text && (this.tower ??= Pieces.load(this.facts.text));
+  async encoder() {
+    return this.facts.text && (this.loadedEncoder ??= FastTextEncoder.load(this.facts.text));
   }
 
   /** Fetch missing files again. */
   forget() {
-    this.loadedCodes = this.lookup = this.tower = undefined;
+    this.loadedCodes = this.lookup = this.loadedEncoder = undefined;
   }
 
   /** An item with the fields of the server's. */
@@ -93,7 +95,7 @@ export class Engine {
     const end = performance.now();
     const times = { encode: encoded - started, search: searched - encoded, items: end - searched, total: end - started };
     const explanation = body.explain ? explain(codes, query.vector, best) : null;
-    return this.#answer(hits, n_candidates, query.vector ? codes.n_items : 0, times, explanation);
+    return this.#answer(query.words?.ignored ?? [], hits, n_candidates, query.vector ? codes.n_items : 0, times, explanation);
   }
 
   async browse({ k, where, order, descending }) {
@@ -108,32 +110,32 @@ export class Engine {
     const items = await Promise.all(places.slice(0, k).map((place) => this.item(place)));
     const total = performance.now() - started;
     const hits = items.map((item) => ({ ...item, score: 0, match: 0, why: [], code: [] }));
-    return this.#answer(hits, n, 0, { encode: 0, search: 0, items: total, total }, null);
+    return this.#answer([], hits, n, 0, { encode: 0, search: 0, items: total, total }, null);
   }
 
   /** An answer with the fields of the server's. */
-  #answer(hits, n_candidates, n_scanned, milliseconds, explanation) {
+  #answer(ignored, hits, n_candidates, n_scanned, milliseconds, explanation) {
     const { n_items, n_codebooks: bytes_per_item } = this.facts.codes;
     const n_confident = hits.filter(({ match }) => match > 0.5).length;
-    return { hits, n_confident, n_items, n_candidates, n_scanned, bytes_per_item, milliseconds, explanation };
+    return { hits, n_confident, n_items, n_candidates, n_scanned, bytes_per_item, milliseconds, explanation, filters: [], corrected: null, ignored, missing_extra: null };
   }
 
   // --- steps -------------------------------------------------------------------------------------
 
   /** Parse a query: its keywords and its vector. */
   async #read({ text, item = [], unlike = [], weights = {}, mode = "hybrid" }, codes) {
-    const [lookup, pieces] = text ? await Promise.all([this.words(), this.pieces()]) : [];
+    const [lookup, encoder] = text ? await Promise.all([this.words(), this.encoder()]) : [];
     const parts = [];
     let words = null;
     if (text && lookup && mode !== "semantic" && weights.text !== 0) {
-      words = readWords(text);
-      words.isWord = (term) => mode === "hybrid" && Boolean(pieces?.isWord(term));
+      words = await this.#settled(readWords(text), lookup);
+      words.isWord = (term) => mode === "hybrid" && Boolean(encoder?.isWord(term));
     }
     const meant = words ? words.said || words.terms.join(" ") : text;
     const isUnwanted = words && !meant && words.phrases.length + words.without.length > 0;
     const typed = words ? [...words.phrases, ...words.terms].join("") : "";
     const isSymbols = typed && !/[\p{L}\p{N}]/u.test(typed);
-    if (text && pieces && mode !== "keyword" && !isUnwanted && !isSymbols) parts.push(["text", [pieces.vector(meant || text)]]);
+    if (text && encoder && mode !== "keyword" && !isUnwanted && !isSymbols) parts.push(["text", [encoder.vector(meant || text)]]);
     const excluded = new Set();
     for (const [name, ids] of [["item", item], ["unlike", unlike]]) {
       const places = await Promise.all(ids.map((id) => this.placeOf(id)));
@@ -141,7 +143,22 @@ export class Engine {
       if (places.length) parts.push([name, places.map((place) => codes.queryOf(place))]);
     }
     const { vector, kinds } = mixed(parts, weights, codes.n_components);
+    const unwanted = vector && kinds.has("text") && words?.unlike ? encoder.vector(words.unlike) : null;
+    if (unwanted) {
+      const length = NEGATED_WEIGHT * (Math.hypot(...vector) / Math.max(Math.hypot(...unwanted), 1e-9));
+      for (let at = 0; at < vector.length; at += 1) vector[at] -= length * unwanted[at];
+    }
     return { words, vector, excluded, kinds, isText: [...kinds].every((name) => name === "text") };
+  }
+
+  /** A query without the phrases that no item has, whose words become terms. */
+  async #settled(words, lookup) {
+    const counts = await Promise.all(words.phrases.map(async (phrase) => (await lookup.phrase(phrase)).size));
+    const ignored = words.phrases.filter((_, at) => !counts[at]);
+    if (!ignored.length) return { ...words, ignored };
+    const added = ignored.flatMap((phrase) => phrase.split(/\s+/u)).filter((word) => word && isTelling(word));
+    const terms = [...new Set([...words.terms, ...added])];
+    return { ...words, ignored, terms, spoken: terms.filter((term) => !isSign(term)), phrases: words.phrases.filter((_, at) => counts[at]) };
   }
 
   /** 1 for each item that meets the filter, and their number; null for all. */
@@ -149,6 +166,7 @@ export class Engine {
     const n_items = this.facts.codes.n_items;
     const sets = [];
     for (const label of [where?.label ?? []].flat()) sets.push(await this.#having(label));
+    for (const [name, value] of Object.entries(where ?? {})) if (name !== "label") sets.push(await this.#valued(name, value));
     const lookup = words && (words.phrases.length || words.without.length) ? await this.words() : null;
     for (const phrase of lookup ? words.phrases : []) sets.push(new Set((await lookup.phrase(phrase)).keys()));
     const unwanted = lookup ? await Promise.all(words.without.map((phrase) => lookup.phrase(phrase))) : [];
@@ -160,6 +178,14 @@ export class Engine {
       if (isMet) n += allowed[place] = 1;
     }
     return { allowed, n };
+  }
+
+  /** Items with a date in a year or month, a kind or a suggested tag, where these are published. */
+  async #valued(name, wanted) {
+    const column = this.facts.items.fields[name === "tag" ? "tags" : name];
+    const values = column ? await fetchJson(column) : [];
+    const isMet = (value) => (name === "date" ? value?.startsWith(wanted) : name === "tag" ? value.includes(wanted) : value === wanted);
+    return new Set(values.flatMap((value, place) => (isMet(value) ? [place] : [])));
   }
 
   async #having(label) {

@@ -2,6 +2,7 @@
 
 import html
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -12,18 +13,18 @@ from urllib.parse import quote
 
 import numpy as np
 
-from acqh._core.fields import IMAGE_FIELDS
-from acqh._core.runtime import Progress
+from acqh._core.fields import DETECTED, DIGEST, IMAGE_FIELDS, KIND, TAGS
+from acqh._core.runtime import Progress, no_progress
 from acqh.collection import Collection, Item
 from acqh.collection.search.query import Where
 from acqh.collection.store.words import names_in
-from acqh.encoders.images import THUMBNAIL_SIDE, make_thumbnail, read_image
-from acqh.errors import AcqhError, CollectionError, InvalidInputError
+from acqh.encoders.images import THUMBNAIL_SIDE, ImageLike, make_thumbnail, read_image
+from acqh.errors import AcqhError, CollectionError, ImageError, InvalidInputError
 from acqh.export.static.folder import START, SiteFolder, digest, to_json
 from acqh.export.static.words import word_files
 from acqh.web import PAGE
 from acqh.web.originals import file_of, original_of
-from acqh.web.overview import examples_in, make_map
+from acqh.web.overview import as_rows, examples_in, make_map, most_frequent
 
 _SCRIPTS = Path(__file__).parent
 # Items per file of texts and per file of thumbnails.
@@ -41,12 +42,13 @@ _FIRST = tuple(
     f"data/{name}-"
     for name in (
         *("codes", "codebooks", "likeness", "lexicon", "lengths"),
-        *("pieces", "rows", "queries"),
+        *("vocabulary", "rows", "queries"),
     )
 )
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src 'self' blob: data:{originals}; base-uri 'none'; form-action 'self'"
+    "img-src 'self' blob: data:{originals}; media-src 'self'{originals}; base-uri 'none'; "
+    "form-action 'self'"
 )
 
 
@@ -65,6 +67,9 @@ class SiteReport:
         Number of new files and of removed ones.
     fields : tuple of str
         The published ones.
+    n_unread_originals : int
+        Items whose thumbnails are smaller than requested, because their originals are missing or
+        cannot be read.
 
     Examples
     --------
@@ -79,6 +84,7 @@ class SiteReport:
     n_written: int
     n_removed: int
     fields: tuple[str, ...]
+    n_unread_originals: int = 0
 
 
 def site(
@@ -90,13 +96,15 @@ def site(
     thumbnails: int | None = 128,
     where: Where = None,
     base_url: str | None = None,
+    words: bool = False,
     progress: Progress | None = None,
 ) -> SiteReport:
     """Write a collection as a static site with the web interface, for any web host.
 
     Searches run in the visitor's browser, which fetches codes and keywords. Thumbnails, labels,
-    codes and the selected fields are published, but no ids, paths or digests of files. If the
-    folder holds a site, new and damaged files are written and unused ones removed. Of unpublished
+    codes and the selected fields are published, but no ids, paths or digests of files, and no items
+    whose field ``hidden`` is true. If the folder holds a site, new and damaged files are written
+    and unused ones removed. Of unpublished
     fields, only the number of words per item and of items per published word are used, so that
     scores equal those of the collection.
 
@@ -108,14 +116,20 @@ def site(
     captions : bool, default True
         Whether to publish captions. Keywords in unpublished captions are not found.
     fields : sequence of str
-        Fields to publish, such as "date". Keywords in names of items are searched, too.
+        Fields to publish, such as "date", also of detected metadata: "kind", "tags" and
+        "text_in_image". Keywords in names of items are searched, too; those in detected
+        metadata are not.
     thumbnails : int, optional
         Longest side of thumbnails in pixels; None for no thumbnails. Collections store 128 pixels;
-        larger ones are made from the originals in the tracked folder.
+        larger ones are made from the originals in the tracked folder. If one of these cannot be
+        read, the stored thumbnail is published.
     where : mapping, str or iterable of str, optional
         Publish only the items that meet this filter, as for `Collection.search`.
     base_url : str, optional
         Address of the originals. The field ``file`` is appended to it, and so published.
+    words : bool, default False
+        Publish the words of file names, folders and unpublished fields, so that they are found as
+        in the collection.
     progress : callable, optional
         Called with the number of items done, their number, and a text.
 
@@ -128,7 +142,7 @@ def site(
     FileExistsError
         There is something else in the folder.
     InvalidInputError
-        No item meets the filter, a field is missing, or the originals cannot be found.
+        No item meets the filter, a field is missing, or no original can be found.
 
     Examples
     --------
@@ -142,13 +156,15 @@ def site(
     >>> report.n_items, sorted(report.n_bytes)
     (2, ['codes', 'map', 'page', 'queries', 'texts', 'words'])
     """
-    selected = [item for batch in collection.batches() for item, _ in batch]
+    everything = (item for batch in collection.batches() for item, _ in batch)
+    selected = [item for item in everything if item.fields.get("hidden") is not True]
     if where is not None:
-        chosen = {hit.id for hit in collection.browse(where=where, k=max(1, len(selected))).hits}
+        chosen = {hit.id for hit in collection.browse(where=where, k=max(1, len(collection))).hits}
         selected = [item for item in selected if item.id in chosen]
-        if not selected:
-            raise InvalidInputError(f"no item meets {where!r}; relax the filter")
-    if missing := set(fields) - (existing := collection.fields().keys()):
+    if not selected and len(collection):
+        raise InvalidInputError(f"no item meets {where!r} and is not hidden; relax the filter")
+    existing = {*collection.fields(), *(name for item in selected for name in item.detected)}
+    if missing := set(fields) - existing:
         names = ", ".join(sorted(existing)) or "none"
         raise InvalidInputError(f"no item has a field {sorted(missing)[0]!r}; there are: {names}")
     small = None if thumbnails is None else _Thumbnails(collection, selected, thumbnails)
@@ -158,23 +174,31 @@ def site(
             item,
             text=item.text if captions else "",
             fields={name: value for name, value in item.fields.items() if name in shown},
+            detected={name: value for name, value in item.detected.items() if name in shown},
         )
         for item in selected
     ]
+    report = progress or no_progress
     site_folder = SiteFolder(Path(folder))
     ids = _public_ids((item.id for item in items), collection.opened.facts.site_key)
-    images, slots = _images(site_folder, items, small, progress)
+    images, slots = _images(site_folder, items, small, report)
+    report(0, None, "writing texts")
+    named = selected if words else items
     facts: dict[str, Any] = {
         "name": collection.path.stem,
         "codes": _codes(site_folder, collection, items),
-        "items": _texts(site_folder, items, ids, fields, base_url, slots),
+        "items": _texts(site_folder, items, ids, fields, base_url, slots, selected, named),
         "labels": _labels(site_folder, items),
+        "facets": _facets(items),
         "images": images,
-        "words": _words(site_folder, items, selected),
-        "text": _queries(site_folder, collection),
-        "map": _map(site_folder, collection, items, ids, slots),
-        "examples": examples_in(collection) if where is None else [],
+        "words": _words(site_folder, named if captions else _without_text(named), selected),
     }
+    report(0, None, "writing the text encoder")
+    facts["text"] = _queries(site_folder, collection)
+    report(0, None, "arranging the map")
+    facts["map"] = _map(site_folder, collection, items, ids, slots)
+    report(0, None, "choosing examples")
+    facts["examples"] = examples_in(collection) if where is None else []
     levels = collection.opened.index.levels
     facts["levels"] = levels._asdict() | {"squares": levels.squares.tolist()}
     facts["generation"] = digest(to_json(facts))
@@ -183,9 +207,9 @@ def site(
     n_removed = site_folder.finish(start)
     fetched = (size for name, size in site_folder.files.items() if name.startswith(_FIRST))
     n_first = site_folder.parts["page"] + sum(fetched)
-    return SiteReport(
-        len(items), site_folder.parts, n_first, site_folder.n_written, n_removed, tuple(fields)
-    )
+    n_files = n_first, site_folder.n_written, n_removed
+    n_unread = 0 if small is None else len(small.unread)
+    return SiteReport(len(items), site_folder.parts, *n_files, tuple(fields), n_unread)
 
 
 def _codes(
@@ -210,17 +234,27 @@ def _texts(
     fields: Sequence[str],
     base_url: str | None,
     slots: Mapping[int, int],
+    selected: Sequence[Item],
+    named: Sequence[Item],
 ) -> dict[str, Any]:
-    """Write the metadata of items in files of some items, and a file of all ids."""
+    """Write the metadata of items in files of some items, and a file of all ids.
+
+    `selected`: the items with all fields. `named`: those with the names that are published.
+    """
     rows = []
+    digests = [item.fields.get(DIGEST) for item in selected]
+    first = {digest: place for place, digest in reversed([*enumerate(digests)]) if digest}
+    n_copies = Counter(digests)
     for place, (item, identifier) in enumerate(zip(items, ids, strict=True)):
         row = item.to_dict() | {"id": identifier, "has_thumbnail": place in slots}
         if base_url is not None and (file := file_of(item)):
             row["original"] = base_url + quote(file)
         if place in slots:
             row["image"] = slots[place]
-        if names := names_in(item.fields):
+        if names := names_in(named[place].fields):
             row["names"] = names
+        if digests[place] and n_copies[digests[place]] > 1:
+            row["same"] = ids[first[digests[place]]]
         rows.append(row)
     starts = range(0, len(rows), _ITEMS_PER_FILE)
     return {
@@ -231,13 +265,36 @@ def _texts(
         "per_file": _ITEMS_PER_FILE,
         "ids": site_folder.put("texts", "ids.txt", "".join(ids).encode()),
         "id_length": 2 * _ID_BYTES,
-        # To sort items by date.
+        # To sort items by date, and to filter them.
         "fields": {
-            name: site_folder.put_json("texts", "column", [item.fields.get(name) for item in items])
+            name: site_folder.put_json("texts", "column", [_value(item, name) for item in items])
             for name in fields
-            if _DATES.match(name)
+            if _DATES.match(name) or name in (KIND, TAGS)
         },
     }
+
+
+def _value(item: Item, name: str) -> Any:
+    """Return a field of an item, or detected metadata."""
+    if name == TAGS:
+        return [*item.tags]
+    return (getattr(item, name) or None) if name in DETECTED else item.fields.get(name)
+
+
+def _facets(items: Sequence[Item]) -> dict[str, Any]:
+    """Return the published suggested tags, kinds and months with their counts."""
+    tags = Counter(tag for item in items for tag in item.tags)
+    kinds = Counter(item.kind for item in items if item.kind)
+    months = Counter(item.date[:7] for item in items if item.date)
+    return {
+        "tags": most_frequent(tags),
+        "kinds": most_frequent(kinds),
+        "months": as_rows(sorted(months.items())),
+    }
+
+
+def _without_text(items: Sequence[Item]) -> list[Item]:
+    return [replace(item, text="") for item in items]
 
 
 def _labels(site_folder: SiteFolder, items: Sequence[Item]) -> dict[str, Any]:
@@ -252,9 +309,10 @@ def _labels(site_folder: SiteFolder, items: Sequence[Item]) -> dict[str, Any]:
 
 
 class _Thumbnails:
-    """Thumbnails of items: as stored or, if larger, made from the originals.
+    """Thumbnails of items: as stored or, if larger, made from the originals that can be read.
 
-    Raises InvalidInputError: an original that is needed cannot be found.
+    `unread`: ids of the items whose originals cannot be read; their thumbnails are as stored.
+    Raises InvalidInputError: no original exists.
     """
 
     def __init__(self, collection: Collection, items: Sequence[Item], side: int) -> None:
@@ -262,22 +320,32 @@ class _Thumbnails:
         self._side = side
         pictured = [item for item in items if item.has_thumbnail] if side > THUMBNAIL_SIDE else []
         self._originals = {item.id: _original(item) for item in pictured}
-        if lost := [identifier for identifier, path in self._originals.items() if path is None]:
+        self.unread = {id_ for id_, path in self._originals.items() if path is None}
+        if pictured and len(self.unread) == len(pictured):
             raise InvalidInputError(
-                f"thumbnails of {side} pixels need the originals, but {len(lost):,} of "
-                f"{len(pictured):,} are missing, for example of item {lost[0]!r}; choose "
-                f"{THUMBNAIL_SIDE} pixels or fewer, or build the collection from their folder"
+                f"thumbnails of {side} pixels need the originals, but {len(pictured):,} of "
+                f"{len(pictured):,} are missing; choose {THUMBNAIL_SIDE} pixels or fewer, or build "
+                "the collection from their folder"
             )
 
     def of(self, item: Item) -> bytes:
         """Return the thumbnail of an item that has one."""
-        path = self._originals.get(item.id)
-        stored = b"" if path else self._collection.thumbnail(item.id)
-        if self._side == THUMBNAIL_SIDE:
+        if (path := self._originals.get(item.id)) is not None:
+            try:
+                image = self._read(path)
+            except ImageError:
+                self.unread.add(item.id)
+            else:
+                return make_thumbnail(image, self._side, _QUALITY)
+        stored = self._collection.thumbnail(item.id)
+        if self._side >= THUMBNAIL_SIDE:
             return stored
-        image = read_image(path or stored, side=self._side)
+        image = self._read(stored)
         is_small = max(image.size) <= self._side
-        return stored if stored and is_small else make_thumbnail(image, self._side, _QUALITY)
+        return stored if is_small else make_thumbnail(image, self._side, _QUALITY)
+
+    def _read(self, image: ImageLike) -> Any:
+        return read_image(image, max_pixels=self._collection.settings.max_pixels, side=self._side)
 
 
 def _original(item: Item) -> Path | None:
@@ -293,7 +361,7 @@ def _images(
     site_folder: SiteFolder,
     items: Sequence[Item],
     small: _Thumbnails | None,
-    progress: Progress | None,
+    progress: Progress,
 ) -> tuple[dict[str, Any] | None, dict[int, int]]:
     """Write thumbnails in files of some, each after a table of offsets, and number them.
 
@@ -308,8 +376,7 @@ def _images(
         images = [small.of(items[place]) for place in pictured[start : start + _IMAGES_PER_FILE]]
         bounds = np.cumsum([4 * (len(images) + 1), *map(len, images)], dtype="<u4")
         files.append(site_folder.put("images", "images.bin", b"".join([bounds.tobytes(), *images])))
-        if progress is not None:
-            progress(start + len(images), len(pictured), "writing thumbnails")
+        progress(start + len(images), len(pictured), "writing thumbnails")
     facts = {"files": site_folder.put_json("images", "images", files), "per_file": _IMAGES_PER_FILE}
     return facts, {place: slot for slot, place in enumerate(pictured)}
 
@@ -339,14 +406,14 @@ def _queries(site_folder: SiteFolder, collection: Collection) -> dict[str, Any] 
     except CollectionError:
         return None  # keyword search still works
     return {
-        "pieces": site_folder.put_json("queries", "pieces", table.words),
+        "vocabulary": site_folder.put_json("queries", "vocabulary", table.words),
         "rows": site_folder.put("queries", "rows.bin", table.rows.tobytes()),
         "scales": table.scales.tolist(),
         "to_query": site_folder.put(
             "queries", "queries.bin", table.to_query.astype("<f4").tobytes()
         ),
         "offset": table.offset.tolist(),
-        "asked_as": collection.opened.facts.asked_as,
+        "query_template": collection.opened.facts.asked_as,
     }
 
 
@@ -365,7 +432,10 @@ def _map(
             shown = items[place]
             label = shown.labels[0] if shown.labels else None
             name = shown.text[:_NAME_CHARS]
-            points.append([slots.get(place), ids[place], round(x, 3), round(y, 3), label, name])
+            tag = next(iter(shown.tags), None)
+            points.append(
+                [slots.get(place), ids[place], round(x, 3), round(y, 3), label, name, tag]
+            )
     return site_folder.put_json("map", "map", points)
 
 

@@ -36,6 +36,7 @@ from acqh.index.compiled.traversal import (
     order_prefixes,
     pack_key,
     prefix_score,
+    read_row,
     restart,
     suffix_score,
     suffix_spread,
@@ -197,9 +198,11 @@ def _visit_above(
                         if entry == done:
                             continue
                         count, worst = visit_rows(query, entry, score, count, worst)
-                    elif is_allowed(allowed, rows[entry]):
-                        key = pack_key(score, query.first_row + np.int64(rows[entry]))
-                        count, worst = keep_key(keys, k, key, count, worst)
+                    else:
+                        row = read_row(rows, entry)
+                        if is_allowed(allowed, row):
+                            key = pack_key(score, query.first_row + row)
+                            count, worst = keep_key(keys, k, key, count, worst)
                     threshold = key_score(worst)
                 start = end
             low = max(floor, threshold - max_residual)

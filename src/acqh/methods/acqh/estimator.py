@@ -108,7 +108,7 @@ class ACQH(BaseMethod):
     ridge : float or "auto"
         Penalty on the maps from features, relative to the mean diagonal of the Gram matrix;
         ``"auto"`` chooses one per view by cross-validation.
-    equal_lengths : bool, optional
+    normalize_items : bool, optional
         Whether to scale item vectors to equal length, so that items with more views and labels do
         not dominate the results. Default: only if labels are not the only target.
     complete_share : float, optional
@@ -151,7 +151,7 @@ class ACQH(BaseMethod):
         "n_codebooks": [Interval(Integral, 1, 16, closed="both")],
         "similarity": [SIMILARITIES, "callable"],
         "ridge": [*NOT_NEGATIVE, ("auto",)],
-        "equal_lengths": ["boolean", None],
+        "normalize_items": ["boolean", None],
         "complete_share": [Interval(Real, 0, 1, closed="both"), None],
     }
 
@@ -163,7 +163,7 @@ class ACQH(BaseMethod):
     targets: Mapping[str, float | Target] | None = None
     feature_maps: Any = None
     ridge: float | Literal["auto"] = "auto"
-    equal_lengths: bool | None = None
+    normalize_items: bool | None = None
     complete_share: float | None = None
     random_state: RandomState = None
     space_: Space = field(init=False)
@@ -229,7 +229,8 @@ class ACQH(BaseMethod):
         place = find_device(views, labels, device)
         views, labels = to_host(views, labels)
         is_whole = isinstance(views, Mapping | MultiViewData)
-        make = partial(self._fit_schema, is_whole=is_whole, device=place, max_memory=max_memory)
+        limit = None if place is None else max_memory
+        make = partial(self._fit_schema, is_whole=is_whole, max_memory=limit)
         return collect(as_parts(views, labels), schema or make), place
 
     def _fit_schema(self, part: MultiViewData, **options: Any) -> MappedStatistics:

@@ -313,7 +313,7 @@ class ACQHPaper(ACQH):
     label_weight: float = 1e-4
     label_ridge: float = 1e-2
     ridge: float = field(default=0.0, init=False)
-    equal_lengths: bool = field(default=False, init=False)
+    normalize_items: bool = field(default=False, init=False)
     complete_share: None = field(default=None, init=False)
     max_iter: int = 40
     tol: float = 1e-5

@@ -89,7 +89,7 @@ def solve(
         blocks = weigh_by_agreement(blocks, statistics.score_pairs(blocks, predictors, sample))
     nothing = np.zeros((0, 0))
     # Items with labels are exact, those without are not to lead: with labels alone, none is scaled.
-    is_normalized = settings["equal_lengths"]
+    is_normalized = settings["normalize_items"]
     if is_normalized is None:
         is_normalized = not is_labels
     space = Space(blocks, predictors, embedding, nothing, nothing, bool(is_normalized))

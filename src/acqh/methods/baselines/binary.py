@@ -56,7 +56,7 @@ class BinaryMethod(TrainedMethod):
 
         Returns
         -------
-        uint8 (n_items, ceil(n_bits_ / 8))
+        uint8 (n_items, ceil(n_bits / 8))
         """
         return pack_signs(self.project(X, view=view))
 
@@ -80,11 +80,11 @@ class BinaryMethod(TrainedMethod):
 
         Parameters
         ----------
-        codes : uint8 (n_items, ceil(n_bits_ / 8))
+        codes : uint8 (n_items, ceil(n_bits / 8))
 
         Returns
         -------
-        (n_items, n_bits_) float32, of -1 and 1
+        (n_items, n_bits) float32, of -1 and 1
         """
         self._check_fitted()
         bits = np.unpackbits(codes, axis=1, count=self.n_bits_)

@@ -68,9 +68,9 @@ export async function info() {
   return (await request(at("info"))).json();
 }
 
-/** All labels with their counts, the most frequent first. */
-export async function labels() {
-  return (await (await request(at("labels"))).json()).labels;
+/** All labels, suggested tags, kinds and months with their counts. */
+export async function facets() {
+  return (await request(at("labels"))).json();
 }
 
 /** One item. */
@@ -101,6 +101,17 @@ export async function search(query, pictures, signal) {
     options.headers = { "Content-Type": "application/json" };
   }
   return (await request(at(pictures.length ? "search/images" : "search"), options)).json();
+}
+
+/** Set the text, labels or fields of an item; returns the item. */
+export async function annotate(id, changes) {
+  const options = { method: "PATCH", body: JSON.stringify(changes), headers: { "Content-Type": "application/json" } };
+  return (await request(at(`item?id=${encodeURIComponent(id)}`), options)).json();
+}
+
+/** Remove an item, also while the page is being left. */
+export async function remove(id) {
+  await request(at(`item?id=${encodeURIComponent(id)}`), { method: "DELETE", keepalive: true });
 }
 
 /** Open a picture that needs a token in a tab of its own. */

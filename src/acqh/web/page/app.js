@@ -1,23 +1,25 @@
 // The web interface: handles events, queries the server and shows the answers.
 
 import * as api from "./api.js";
-import { fillParts, fillLabels, hintMore } from "./controls.js";
+import { fillFlags, fillParts, fillLabels, fillTimeline, hintMore } from "./controls.js";
 import { addDetail, fillDetail } from "./detail.js";
 import { make, sortedBy } from "./dom.js";
+import { addEdit, closeEdit, openEdit } from "./edit.js";
 import { addFiles } from "./files.js";
 import { ResponseError } from "./errors.js";
 import { addKeys, fillGrid, folded } from "./grid.js";
 import { language, percent, t, translatePage } from "./language.js";
 import { CollectionMap } from "./map.js";
-import { dateColumnOf, factsOf, hintsOf, nameOf, summaryOf, titleOf, verdictOf, whyEmpty } from "./messages.js";
+import { dateColumnOf, dateOf, factsOf, hintsOf, nameOf, notesOf, summaryOf, titleOf, verdictOf, whyEmpty } from "./messages.js";
 import { fillPanel } from "./panel.js";
-import { addressOf, asks, bodyOf, browseOf, isMixed, nothing, picturesFrom, readAddress, withPictures, writeAddress } from "./query.js";
+import { addressOf, asks, bodyOf, browseOf, isMixed, isStart, nothing, picturesFrom, readAddress, whereOf, withPictures, writeAddress } from "./query.js";
 import { findStart } from "./start.js";
 
 const PAGE = 24; // hits at first, and more with each "Show more"
 const TYPING_PAUSE = 140; // milliseconds without a key before a search
 const EMPTY_PAUSE = 900; // without a key before an empty answer is shown
 const HOVER_PAUSE = 90; // so that the panel stays while the mouse crosses other hits
+const UNDO_PAUSE = 10_000; // milliseconds in which a change can be undone
 const SPEAKING_PAUSE = 700; // so that a screen reader is not interrupted by each key
 const CHECK_EVERY = 15_000; // milliseconds between checks whether the collection was rebuilt
 const NEAR_END = 600; // pixels above the end at which more results are loaded
@@ -27,15 +29,21 @@ const page = Object.fromEntries([...document.querySelectorAll("[id]")].map((elem
 
 let query = nothing();
 let facts = null; // about the collection, from /info
-let labels = [];
+let facets = { labels: [], tags: [], kinds: [], months: [] }; // with their counts
 let answer = null;
+let latest = null; // as the server sent it
 let hits = []; // as they are shown
+const removed = new Set(); // ids of items that are removed, or will be soon
 let explained = 0; // position of the hit in the panel
+let isExplaining = false; // whether the panel is wanted
 let k = PAGE;
 let isTyping = false; // whether the newest history entry is a text being typed
 let pending = null; // AbortController of the last search
 let start = null; // items and phrases without a query
+let dateColumn = null; // the field with the date of items
 let mapped = null; // state of the collection that the map shows
+let pendingRemoval = null; // id of the item that is removed once that can no longer be undone
+let undo = null; // the work that undoes the last change
 const items = new Map(); // items by id, to name them in the query
 const timers = {};
 
@@ -89,26 +97,25 @@ async function find(signal) {
   if (query.view === "map") showMap(signal).catch((error) => error.name === "AbortError" || showError(error, search));
   if (asks(query)) {
     const blobs = query.pictures.map(({ blob }) => blob);
-    return api.search(bodyOf(query, k, page.how.open), blobs, signal);
+    return api.search(bodyOf(query, k, isExplaining), blobs, signal);
   }
-  if (query.labels.length || query.order) {
-    if (query.order && !dateColumnOf([...items.values()])) await loadStart(signal); // which columns there are
-    return api.browse(browseOf(query, k, dateColumnOf([...items.values()])), signal);
-  }
-  await loadStart(signal);
+  await loadStart(signal); // also which columns there are
+  if (!isStart(query) || dateColumn) return api.browse(browseOf(query, k, dateColumn), signal);
   return null;
 }
 
 /** Load the items and phrases that are shown without a query. */
 async function loadStart(signal) {
-  start ??= await findStart(labels, signal);
+  if (start) return;
+  start = await findStart(facets.labels, facts.n_items, signal);
+  dateColumn = dateColumnOf(start.hits);
   if (facts.examples.length) start.phrases = facts.examples;
   for (const hit of start.hits) items.set(hit.id, hit);
 }
 
 /** Load facts about the collection. */
 async function loadFacts() {
-  [facts, labels] = await Promise.all([api.info(), api.labels()]);
+  [facts, facets] = await Promise.all([api.info(), api.facets()]);
   start = null;
   drawFacts();
   drawQuery();
@@ -128,7 +135,7 @@ async function checkCollection() {
   await loadFacts().catch(() => {});
   if (!isRebuilt) return;
   items.clear();
-  const names = new Set(labels.map(({ name }) => name));
+  const names = new Set(facets.labels.map(({ name }) => name));
   announce(t("search.rebuilt"));
   ask({ labels: query.labels.filter((name) => names.has(name)) }, { isNew: false });
 }
@@ -146,7 +153,6 @@ function drawFacts() {
   page.text.title = text ? "" : page.hint.textContent;
   page["map-toggle"].hidden = facts.n_items < 3;
   const modes = facts.modes ?? [];
-  page.mode.hidden = !text || modes.length < 2;
   page.mode.replaceChildren(...modes.map((name) => make("option", { value: name === modes[0] ? "" : name }, t(`mode.${name}`))));
 }
 
@@ -159,32 +165,40 @@ function drawQuery() {
   page.weight.value = query.weight;
   page.weight.setAttribute("aria-valuetext", t(`balance.${other}Value`, { text: percent(1 - query.weight / 100), other: percent(query.weight / 100) }));
   page.mode.value = query.mode;
-  page.order.value = query.order;
-  page.order.options[0].textContent = t(asks(query) ? "order.best" : "order.added");
+  // Without a query, items are sorted by date if they have one.
+  page.order.hidden = !dateColumn;
+  page.order.options[0].hidden = !asks(query);
+  page.order.value = query.order || (asks(query) ? "" : "new");
   page["map-toggle"].ariaPressed = String(query.view === "map");
   page["map-box"].hidden = query.view !== "map";
   document.title = asks(query) ? `${titleOf(query, items)} · ${facts?.name ?? "acqh"}` : facts?.name ?? "acqh";
-  fillLabels(page, query, labels, ask);
+  fillFlags(page, query, facts?.flags, facets.kinds, asks(query) ? latest?.filters ?? [] : [], ask);
+  fillLabels(page, query, facets.labels, ask);
 }
 
 function draw(found) {
+  latest = found;
   answer = found && arranged(found);
   explained = 0;
-  hits = (answer ?? start).hits;
+  hits = answer?.hits ?? start.hits.filter(isShown);
   for (const hit of hits) items.set(hit.id, hit);
   document.body.classList.toggle("start", !found || !asks(query));
   document.body.classList.toggle("mapped", query.view === "map");
-  drawExamples(!found);
-  fillGrid(page.hits, hits, (hit) => addressOf({ ...query, open: hit.id }));
+  drawExamples(isStart(query));
+  drawQuery(); // with the filters of the answer
+  fillTimeline(page, query, facets.months, isByDate() && !asks(query), ask);
+  fillGrid(page.hits, hits, (hit) => addressOf({ ...query, open: hit.id }), isByDate());
   drawEmpty(found);
   page.more.hidden = !found || found.hits.length < k || k >= facts.limits.max_k;
-  page.order.hidden = !dateColumnOf(hits) && !query.order;
-  page.how.hidden = !found?.hits.length || !asks(query);
+  dateColumn ??= dateColumnOf(hits);
+  page.order.hidden = !dateColumn;
+  page["how-toggle"].hidden = !found?.hits.length || !asks(query);
+  page.mode.hidden = !asks(query) || page.mode.length < 2 || page.text.disabled;
   map.mark(found ? hits.map(({ id }) => id) : []);
   drawPanel();
   drawDetail();
   const summary = found && summaryOf(query, items, found);
-  const verdict = hits.length && asks(query) ? verdictOf(hits) : "";
+  const verdict = [found && notesOf(found), hits.length && asks(query) && verdictOf(hits)].filter(Boolean).join(" ");
   page.verdict.textContent = verdict;
   page.summary.textContent = summary ?? (hits.length ? t("results.start") : "");
   const first = hits.length ? t("results.firstIs", { name: nameOf(hits[0], hits[0].id, 0) }) : "";
@@ -196,16 +210,24 @@ function draw(found) {
 /** Fold copies, and put the hits of a search into the chosen order. */
 function arranged(found) {
   const places = new Map(found.hits.map((hit, at) => [hit.id, at]));
-  const hits = ordered(folded(found.hits));
+  const hits = ordered(folded(found.hits.filter(isShown)));
   const explained = hits.map(({ id }) => found.explanation?.hits[places.get(id)]);
   return { ...found, hits, explanation: found.explanation && { ...found.explanation, hits: explained } };
 }
 
+/** Whether an item is neither removed nor, unless hidden ones are wanted, hidden. */
+function isShown({ id, fields }) {
+  return !removed.has(id) && (fields.hidden !== true || query.only === "hidden");
+}
+
 /** Hits of a search in the chosen order; the server sorts items that are only listed. */
 function ordered(found) {
-  const column = query.order && asks(query) && dateColumnOf(found);
-  if (!column) return found;
-  return sortedBy(found, ({ fields }) => fields[column] ?? null, query.order === "new");
+  return query.order && asks(query) ? sortedBy(found, dateOf, query.order === "new") : found;
+}
+
+/** Whether the hits are sorted by date. */
+function isByDate() {
+  return dateColumn !== null && Boolean(query.order || !asks(query));
 }
 
 function drawExamples(areShown) {
@@ -224,20 +246,22 @@ function drawEmpty(found) {
   if (hits.length) return;
   const [title, detail] = whyEmpty(query, found, facts);
   page.empty.replaceChildren(make("p", { className: "title" }, title), make("p", {}, detail));
-  if (query.labels.length) {
+  if (whereOf(query)) {
     const clear = make("button", { type: "button" }, t("filter.clear"));
-    clear.addEventListener("click", () => ask({ labels: [] }));
+    clear.addEventListener("click", () => ask({ labels: [], only: "", kind: "", tag: "", period: "" }));
     page.empty.append(clear);
   }
 }
 
 function drawPanel() {
-  const isShown = !page.how.hidden && page.how.open;
+  const isShown = isExplaining && !page["how-toggle"].hidden;
+  page["how-toggle"].ariaPressed = String(isShown);
+  page.how.hidden = !isShown;
   for (const link of page.hits.querySelectorAll("a")) {
     link.classList.toggle("explained", isShown && Number(link.dataset.position) === explained);
   }
   if (!isShown) return;
-  fillPanel(page["how-body"], answer, explained, (position) => {
+  fillPanel(page.how, answer, explained, (position) => {
     explained = position;
     drawPanel();
   });
@@ -260,6 +284,9 @@ function drawDetail() {
   }
   const at = hits.findIndex(({ id }) => id === query.open);
   fillDetail(page, at < 0 ? item : hits[at], at, hits.length, asks(query));
+  page.favourite.hidden = !facts.writable;
+  page.favourite.ariaPressed = String(item.fields.favourite === true);
+  page["edit-toggle"].hidden = !facts.writable || !page.edit.hidden;
 }
 
 /** Open an item, or none. */
@@ -278,6 +305,7 @@ function askLike(id) {
 
 addDetail(page, {
   close: () => {
+    closeEdit(page);
     if (query.open === null) return;
     const id = query.open;
     open(null);
@@ -290,7 +318,109 @@ addDetail(page, {
   like: () => askLike(query.open),
   unlike: () => ask({ unlike: [...new Set([...query.unlike, query.open])], items: query.items.filter((id) => id !== query.open) }),
   label: (name) => ask({ ...nothing(), labels: [name] }),
+  tag: (tag) => ask({ ...nothing(), tag }),
 });
+
+// --- changes ------------------------------------------------------------------------------------
+
+/** Change the open item, and offer to undo it. */
+async function change(changes, done) {
+  const before = items.get(query.open);
+  const fields = Object.fromEntries(Object.keys(changes.fields ?? {}).map((name) => [name, before.fields[name] ?? null]));
+  const { text, labels } = before;
+  if (await annotate(before.id, changes)) offerUndo(t(done), () => annotate(before.id, { text, labels, fields }));
+}
+
+/** Change an item; returns whether the server did. */
+async function annotate(id, changes) {
+  try {
+    const item = await api.annotate(id, changes);
+    items.set(id, { ...items.get(id), ...item });
+    for (const { hits: all } of [latest, start].filter(Boolean)) {
+      const at = all.findIndex((hit) => hit.id === id);
+      if (at >= 0) all[at] = { ...all[at], ...item };
+    }
+    closeEdit(page);
+    draw(latest);
+    [facts, facets] = await Promise.all([api.info(), api.facets()]);
+    drawQuery();
+    return true;
+  } catch (error) {
+    refused(error);
+    return false;
+  }
+}
+
+/** Remove the open item once it can no longer be undone. */
+function remove() {
+  const id = query.open;
+  finishRemoving();
+  removed.add(id);
+  pendingRemoval = id;
+  open(null);
+  draw(latest);
+  offerUndo(t("edit.removed"), () => {
+    pendingRemoval = null;
+    removed.delete(id);
+    draw(latest);
+  });
+}
+
+function finishRemoving() {
+  const id = pendingRemoval;
+  pendingRemoval = null;
+  if (id === null) return;
+  api.remove(id).catch((error) => {
+    removed.delete(id);
+    refused(error);
+  });
+}
+
+function offerUndo(text, work) {
+  (page.detail.open ? page.detail : document.body).append(page.toast); // others cannot be clicked
+  page["toast-text"].textContent = text;
+  page.toast.hidden = false;
+  undo = work;
+  later("toast", UNDO_PAUSE, hideToast);
+}
+
+function hideToast() {
+  page.toast.hidden = true;
+  undo = null;
+  finishRemoving();
+}
+
+/** Show why a change failed; ask for the token that permits it. */
+function refused(error) {
+  page.detail.close();
+  showError(error, search);
+  if (error.status === 401) page["token-why"].textContent = t("token.write");
+}
+
+addEdit(page, {
+  open: () => {
+    if (api.hasToken()) openEdit(page, items.get(query.open), facets.labels);
+    else refused(new ResponseError(401, ""));
+  },
+  save: (changes) => change(changes, "edit.saved"),
+  hide: () => {
+    const isHidden = items.get(query.open).fields.hidden === true;
+    change({ fields: { hidden: isHidden ? null : true } }, isHidden ? "edit.shown" : "edit.hidden");
+  },
+  remove,
+});
+page.favourite.addEventListener("click", () => {
+  const isMarked = items.get(query.open).fields.favourite === true;
+  change({ fields: { favourite: isMarked ? null : true } }, isMarked ? "edit.unmarked" : "edit.marked");
+});
+page.undo.addEventListener("click", () => {
+  const work = undo;
+  page.toast.hidden = true;
+  undo = null;
+  clearTimeout(timers.toast);
+  work?.();
+});
+window.addEventListener("pagehide", finishRemoving);
 
 const map = new CollectionMap(page, (id) => open(id), (label) => ask({ labels: [...new Set([...query.labels, label])] }));
 
@@ -339,7 +469,7 @@ async function addImages(files) {
   if (!files.length) return;
   try {
     if (!facts) await loadFacts();
-    if (!facts.encoders.image) throw new ResponseError(422, t("error.noImageSearch"));
+    if (!facts.encoders.image) throw new ResponseError(422, t("error.noImageSearch"), t("error.noImageSearchHow"));
     const more = await picturesFrom(files, facts.limits.max_body_bytes);
     ask({ pictures: withPictures(query, more) });
   } catch (error) {
@@ -348,7 +478,7 @@ async function addImages(files) {
   }
 }
 
-page.text.addEventListener("input", () => ask({ text: page.text.value }, { isNew: !isTyping, pause: TYPING_PAUSE }));
+page.text.addEventListener("input", () => ask({ text: page.text.value, dates: "" }, { isNew: !isTyping, pause: TYPING_PAUSE }));
 page.query.addEventListener("submit", (event) => {
   event.preventDefault();
   isTyping = false; // further typing is another query
@@ -360,9 +490,10 @@ page.weight.addEventListener("input", () => {
   isTyping = wasTyping;
 });
 page.mode.addEventListener("change", () => ask({ mode: page.mode.value }));
+page.kind.addEventListener("change", () => ask({ kind: page.kind.value }));
 page.order.addEventListener("change", () => ask({ order: page.order.value }));
 page["map-toggle"].addEventListener("click", () => ask({ view: query.view ? "" : "map" }));
-for (const row of [page.examples, page.labels]) hintMore(row);
+for (const row of [page.controls, page.examples, page.labels, page.timeline]) hintMore(row);
 addFiles(addImages, page.drop, page.pick, page.file);
 page["more-labels"].addEventListener("change", ({ target }) => {
   if (target.value) ask({ labels: [...query.labels, target.value] });
@@ -404,8 +535,9 @@ for (const kind of ["pointerover", "focusin"]) {
 }
 page.hits.addEventListener("pointerleave", () => clearTimeout(timers.hover));
 addKeys(page.hits, () => page.text.focus());
-page.how.addEventListener("toggle", () => {
-  if (page.how.open && answer && !answer.explanation) search();
+page["how-toggle"].addEventListener("click", () => {
+  isExplaining = !isExplaining;
+  if (isExplaining && answer && !answer.explanation) search();
   else drawPanel();
 });
 page.again.addEventListener("click", search);
@@ -451,8 +583,18 @@ function showAddress() {
   search();
 }
 
+/** Keep the token of a link such as `#token=...`, and hide it. */
+function readToken() {
+  const token = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (!token) return;
+  api.keepToken(token);
+  writeAddress(readAddress(), false);
+}
+
 window.addEventListener("popstate", showAddress);
+window.addEventListener("hashchange", readToken);
 document.addEventListener("visibilitychange", checkCollection);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawPanel);
 setInterval(checkCollection, CHECK_EVERY);
+readToken();
 showAddress();

@@ -2,18 +2,23 @@
 
 import { breakable, make } from "./dom.js";
 import * as api from "./api.js";
-import { minute, size, t } from "./language.js";
+import { closeEdit } from "./edit.js";
+import { minute, percent, size, t } from "./language.js";
 import { matchLineOf, shortOf, titleOfItem } from "./messages.js";
+import { FLAGS } from "./query.js";
 
 /**
  * Make the large view work.
  *
  * @param {object} page elements by id
- * @param {{close, step, like, unlike, label}} on handlers
+ * @param {{close, step, like, unlike, label, tag}} on handlers
  */
 export function addDetail(page, on) {
   page.close.addEventListener("click", () => page.detail.close());
-  page.detail.addEventListener("close", on.close);
+  page.detail.addEventListener("close", () => {
+    showVideo(page["detail-frame"], page["detail-image"], null);
+    on.close();
+  });
   page.detail.addEventListener("click", ({ target }) => {
     if (target === page.detail) page.detail.close(); // outside the sheet
   });
@@ -24,6 +29,9 @@ export function addDetail(page, on) {
   page["detail-labels"].addEventListener("click", ({ target }) => {
     if (target.value) on.label(target.value);
   });
+  page["detail-tags"].addEventListener("click", ({ target }) => {
+    if (target.value) on.tag(target.value);
+  });
   page.original.addEventListener("click", (event) => {
     if (!api.hasToken()) return; // a link cannot send a token
     event.preventDefault();
@@ -31,7 +39,7 @@ export function addDetail(page, on) {
   });
   document.addEventListener("keydown", (event) => {
     const steps = { ArrowLeft: -1, ArrowRight: 1 };
-    if (page.detail.open && event.key in steps && !event.altKey && !event.ctrlKey && !event.metaKey) {
+    if (page.detail.open && !event.target.matches("input, textarea") && event.key in steps && !event.altKey && !event.ctrlKey && !event.metaKey) {
       event.preventDefault();
       on.step(steps[event.key]);
     }
@@ -47,6 +55,11 @@ export function fillDetail(page, item, at, n, canSubtract) {
   page["detail-labels"].replaceChildren(
     ...item.labels.map((name) => make("button", { type: "button", className: "chip", value: name, title: name }, shortOf(name))),
   );
+  const tags = Object.entries(item.tags ?? {});
+  page["detail-tags"].replaceChildren(
+    ...(tags.length ? [make("span", { className: "lead" }, t("detail.suggested"))] : []),
+    ...tags.map(([name, share]) => make("button", { type: "button", className: "chip", value: name, title: percent(share) }, name)),
+  );
   page["detail-fields"].replaceChildren(
     ...fieldsOf(item).map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, ...breakable(value)))),
   );
@@ -61,21 +74,36 @@ export function fillDetail(page, item, at, n, canSubtract) {
   image.removeAttribute("src");
   image.alt = title;
   image.classList.toggle("thumbnail", !item.original);
-  if (address) api.showPicture(image, address);
+  const isVideo = item.kind === "video";
+  showVideo(page["detail-frame"], image, isVideo && item.original && !api.hasToken() ? item : null);
+  if (address) api.showPicture(image, isVideo && item.thumbnail ? api.thumbnailOf(item) : address);
   image.onerror = () => {
     image.onerror = null;
     image.classList.add("thumbnail");
     if (item.thumbnail) api.showPicture(image, api.thumbnailOf(item)); // the file is gone
   };
+  if (page.detail.dataset.id !== item.id) closeEdit(page);
+  page.detail.dataset.id = item.id;
   if (!page.detail.open) page.detail.showModal();
 }
 
+/** Play a video in place of its image; null to stop. An element cannot send a token. */
+function showVideo(frame, image, item) {
+  frame.querySelector("video")?.remove();
+  image.hidden = Boolean(item);
+  if (item) frame.append(make("video", { src: api.originalOf(item), poster: api.thumbnailOf(item) ?? "", controls: true, preload: "metadata" }));
+}
+
 /** The fields of an item as texts; of those of a tracked folder, the readable ones. */
-function fieldsOf({ fields, file, copies = [] }) {
+function fieldsOf({ fields, file, date, date_source, kind, text_in_image, copies = [] }) {
   const isOfFolder = file !== null && fields.file === file && "sha256" in fields;
   const readable = { bytes: size, modified: minute, date: minute };
   const rows = Object.entries(fields)
-    .filter(([name, value]) => value !== null && value !== file && !(isOfFolder && name === "sha256"))
+    .filter(([name, value]) => value !== null && value !== file && !(isOfFolder && name === "sha256") && !FLAGS.includes(name))
     .map(([name, value]) => (isOfFolder && name in readable ? [t(`field.${name}`), readable[name](value)] : [name, String(value)]));
-  return copies.length ? [...rows, [t("field.copies"), copies.join(", ")]] : rows;
+  if (date && !fields.date) rows.push([t("field.date"), t(`date.${date_source}`, { date: minute(date) })]);
+  if (kind) rows.push([t("field.kind"), t(`kind.${kind}`)]);
+  if (text_in_image) rows.push([t("field.text"), text_in_image]);
+  const files = copies.filter(Boolean);
+  return files.length ? [...rows, [t("field.copies"), files.join(", ")]] : rows;
 }

@@ -1,47 +1,78 @@
-// The grid of results: tiles, and the keys that move among them.
+// The results: tiles in rows of equal height, headings of months, and the keys that move among them.
 
 import { breakable, make } from "./dom.js";
 import { showPicture, thumbnailOf } from "./api.js";
-import { t } from "./language.js";
-import { captionOf, confidenceOf, isConfident, nameOf, reasonsOf, titleOfItem } from "./messages.js";
+import { day, month, t } from "./language.js";
+import { captionOf, confidenceOf, dateOf, isConfident, nameOf, reasonsOf, titleOfItem } from "./messages.js";
 
-// Smaller pictures than this are drawings and shown whole; larger ones fill their card.
+// Smaller pictures than this are drawings, shown with a margin.
 const SMALL = 96;
 
-/** Fill the grid; hits that are shown already keep their elements, so nothing flickers. */
-export function fillGrid(list, hits, addressOf) {
+/** Width and height of pictures by id, so that a tile that comes back has its shape at once. */
+const sizes = new Map();
+
+/**
+ * Fill the grid; hits that are shown already keep their elements, so nothing flickers.
+ *
+ * @param {HTMLElement} list
+ * @param {object[]} hits
+ * @param {(hit: object) => string} addressOf
+ * @param {boolean} byMonth whether months get headings
+ */
+export function fillGrid(list, hits, addressOf, byMonth) {
   const shown = new Map([...list.children].map((element) => [element.dataset.key, element]));
-  const cards = hits.map((hit, index) => {
-    const key = JSON.stringify([hit.id, hit.text, hit.labels, hit.copies]);
+  const elements = [];
+  let last = null;
+  hits.forEach((hit, index) => {
+    const name = byMonth ? month(dateOf(hit)) || t("results.undated") : null;
+    if (name !== last && elements.length) elements.push(make("li", { className: "filler", role: "presentation" }));
+    if (name !== last) elements.push(heading(name));
+    last = name;
+    const key = JSON.stringify([hit.id, hit.text, hit.labels, hit.copies, hit.fields.favourite]);
     const element = shown.get(key) ?? card(hit, key, index);
     update(element, hit, index, addressOf(hit));
-    return element;
+    elements.push(element);
   });
   const focused = list.contains(document.activeElement) && document.activeElement;
-  list.replaceChildren(...cards);
-  if (focused) (list.contains(focused) ? focused : cards[0]?.firstChild)?.focus();
+  list.replaceChildren(...elements);
+  if (focused) (list.contains(focused) ? focused : list.querySelector("a"))?.focus();
 }
 
-/** Make one hit of the copies of a file; it names the others. */
+function heading(name) {
+  return make("li", { className: "month" }, make("h2", {}, name));
+}
+
+/** Make one hit of the copies of a file; it names the others. A site says which items are the same. */
 export function folded(hits) {
   const first = new Map();
   for (const hit of hits) {
-    const digest = hit.fields.sha256 ?? hit.id;
-    if (first.has(digest)) first.get(digest).copies.push(hit.file ?? hit.id);
+    const digest = hit.fields.sha256 ?? hit.same ?? hit.id;
+    if (first.has(digest)) first.get(digest).copies.push(hit.file ?? "");
     else first.set(digest, { ...hit, copies: [] });
   }
   return [...first.values()];
 }
 
 function card(hit, key, index) {
+  const element = make("li", { className: "tile" });
   const words = make("span", { className: "words" }, ...breakable(captionOf(hit)));
-  const names = make("span", { className: "names" }, hit.labels.join(" · "));
+  const names = make("span", { className: "names" }, [day(dateOf(hit)), ...hit.labels].filter(Boolean).join(" · "));
   const meter = make("span", { className: "meter" }, make("i"));
-  const parts = [frame(hit, index), meter, words, names, make("span", { className: "why" }), make("span", { className: "match" })];
+  const found = make("span", { className: "found" }, make("span", { className: "match" }), " ", make("span", { className: "why" }));
+  const parts = [frame(hit, index, (size) => shape(element, size)), meter, words, names, found];
+  if (hit.fields.favourite === true) parts[0].append(make("span", { className: "star", ariaHidden: "true" }, "★"));
   const like = make("button", { type: "button", className: "like", tabIndex: -1 }, t("tile.like"));
-  const element = make("li", {}, make("a", { className: "card" }, ...parts), like);
+  element.append(make("a", { className: "card" }, ...parts), like);
   element.dataset.key = key;
+  shape(element, sizes.get(hit.id));
   return element;
+}
+
+/** Give a tile the shape of its picture. */
+function shape(element, size) {
+  if (!size) return;
+  element.classList.toggle("small", Math.max(...size) <= SMALL);
+  element.style.setProperty("--ratio", size[0] / size[1]);
 }
 
 function update(element, hit, index, address) {
@@ -56,16 +87,19 @@ function update(element, hit, index, address) {
   link.querySelector(".meter i").style.width = `${100 * hit.match}%`;
   link.querySelector(".match").textContent = confidenceOf(hit);
   link.querySelector(".why").textContent = reasonsOf(hit);
+  const favourite = hit.fields.favourite === true && t("edit.favourite");
   const reasons = reasonsOf(hit) && `${confidenceOf(hit)}, ${reasonsOf(hit)}`;
-  link.setAttribute("aria-label", [name, ...hit.labels, reasons].filter(Boolean).join(", "));
+  const video = hit.kind === "video" && t("tile.video");
+  link.setAttribute("aria-label", [name, video, favourite, day(dateOf(hit)), ...hit.labels, reasons].filter(Boolean).join(", "));
   like.setAttribute("aria-label", t("tile.likeNamed", { name }));
 }
 
-function frame(hit, index) {
+function frame(hit, index, onSize) {
   const box = make("span", { className: "frame" });
   const missing = () => {
     box.classList.add("missing");
     box.replaceChildren(nameOf(hit, hit.id, index).trim().slice(0, 1).toUpperCase());
+    onSize([1, 1]);
   };
   if (!hit.thumbnail) {
     missing();
@@ -74,38 +108,62 @@ function frame(hit, index) {
   const image = make("img", { alt: "", draggable: false, decoding: "async" });
   image.addEventListener("error", missing);
   image.addEventListener("load", () => {
-    box.classList.toggle("small", Math.max(image.naturalWidth, image.naturalHeight) <= SMALL);
+    const size = [image.naturalWidth, image.naturalHeight];
+    sizes.set(hit.id, size);
+    onSize(size);
   });
   showPicture(image, thumbnailOf(hit));
   box.append(image);
+  if (hit.kind === "video") box.append(make("span", { className: "play", title: t("tile.video") }));
   if (hit.copies.length) box.append(make("span", { className: "copies" }, t("tile.copies", { n: hit.copies.length + 1 })));
   return box;
 }
 
 /** Move among the hits with the arrow keys, Home and End; `leave` is called above the first row. */
 export function addKeys(list, leave) {
+  let column = null; // where moves up and down began, in pixels
   list.addEventListener("keydown", (event) => {
     const links = [...list.querySelectorAll("a")];
     const at = links.indexOf(document.activeElement);
     if (at < 0 || event.altKey || event.ctrlKey || event.metaKey) return;
-    const steps = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns(links), ArrowDown: columns(links) };
-    let to = at + (steps[event.key] ?? 0);
-    if (event.key === "Home") to = 0;
-    else if (event.key === "End") to = links.length - 1;
-    else if (!(event.key in steps)) return;
+    const steps = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: links.length - 1 };
+    const turns = { ArrowUp: -1, ArrowDown: 1 };
+    if (!(event.key in steps || event.key in turns)) return;
     event.preventDefault();
-    if (to < 0 && event.key === "ArrowUp") leave();
-    else links[Math.max(0, Math.min(to, links.length - 1))].focus();
+    if (event.key in steps) {
+      column = null;
+      links[Math.max(0, Math.min(steps[event.key], links.length - 1))].focus();
+      return;
+    }
+    column ??= middleOf(links[at]);
+    const to = below(links, at, turns[event.key], column);
+    if (to === null && event.key === "ArrowUp") leave();
+    else (to ?? links.at(-1)).focus();
   });
   list.addEventListener("focusin", ({ target }) => {
     if (!target.matches("a")) return;
     for (const link of list.querySelectorAll("a")) link.tabIndex = link === target ? 0 : -1;
   });
+  list.addEventListener("focusout", ({ relatedTarget }) => {
+    if (!list.contains(relatedTarget)) column = null;
+  });
 }
 
-function columns(links) {
+/** The link nearest to a column in the next row down (1) or up (-1), or null. */
+function below(links, at, turn, column) {
   const topOf = (link) => link.getBoundingClientRect().top;
-  const top = topOf(links[0]);
-  const beyond = links.findIndex((link) => Math.abs(topOf(link) - top) > 1);
-  return beyond < 0 ? links.length : beyond;
+  const others = (turn > 0 ? links.slice(at + 1) : links.slice(0, at).reverse()).map((link) => [link, topOf(link)]);
+  const next = others.find(([, top]) => turn * (top - topOf(links[at])) > 1);
+  if (!next) return null;
+  const row = others.filter(([, top]) => Math.abs(top - next[1]) <= 1).map(([link]) => link);
+  return row.reduce((one, other) => (away(other, column) < away(one, column) ? other : one));
+}
+
+function middleOf(link) {
+  const { left, right } = link.getBoundingClientRect();
+  return (left + right) / 2;
+}
+
+function away(link, column) {
+  return Math.abs(middleOf(link) - column);
 }

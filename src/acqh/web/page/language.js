@@ -30,10 +30,11 @@ export function hasString(key) {
   return key in strings[language];
 }
 
-/** Put the strings into elements: `data-text` names an element's text, `data-label` its name. */
+/** Put the strings into elements: `data-text` names an element's text, `data-label` its name, `data-hint` its placeholder. */
 export function translatePage(root) {
   root.documentElement.lang = language;
   for (const element of root.querySelectorAll("[data-text]")) element.textContent = t(element.dataset.text);
+  for (const element of root.querySelectorAll("[data-hint]")) element.placeholder = t(element.dataset.hint);
   for (const element of root.querySelectorAll("[data-label]")) element.setAttribute("aria-label", t(element.dataset.label));
 }
 
@@ -76,6 +77,31 @@ export function minute(text) {
   const date = new Date(text.slice(0, 16));
   const options = { dateStyle: "medium", timeStyle: "short" };
   return Number.isNaN(date.getTime()) ? text : new Intl.DateTimeFormat(locale, options).format(date);
+}
+
+/** The day of a stored date; what is no date stays as it is, and null is empty. */
+export function day(text) {
+  return dated(text, { dateStyle: "medium" });
+}
+
+/** The month of a stored date. */
+export function month(text) {
+  return dated(text, { year: "numeric", month: "long" });
+}
+
+/** A year or month as a filter: "2021", "2021-03". */
+export function period(text) {
+  return text.length < 7 ? text : month(`${text}-01`);
+}
+
+/** The short name of a month: "2021-03". */
+export function shortMonth(text) {
+  return dated(`${text}-01`, { month: "short" });
+}
+
+function dated(text, options) {
+  const [, year, month, day] = /^(\d{4})-(\d\d)-(\d\d)/.exec(text) ?? [];
+  return year ? new Intl.DateTimeFormat(locale, options).format(new Date(year, month - 1, day)) : text ?? "";
 }
 
 /** Names in a sentence: "a, b and c". */

@@ -16,6 +16,9 @@ const FEW = 8; // points that stay in sight at any zoom
 const [SMALLEST, LARGEST] = [24, 120]; // pixels of a picture's side; below, points are dots
 const HIT = 40; // pixels of a hit's at least
 const MOST_PICTURES = 300; // drawn at once
+const NAME_ROOM = [110, 22]; // pixels between two names
+// A name stands where this share of its items, and this many, lie within this distance.
+const [REGION_SHARE, REGION_ITEMS, REGION_RADIUS] = [0.5, 3, 0.12];
 
 /** A map that draws points and opens the one that is clicked. */
 export class CollectionMap {
@@ -32,6 +35,7 @@ export class CollectionMap {
     this.open = open;
     this.filter = filter;
     this.points = [];
+    this.regions = [];
     this.pictures = new Map();
     this.hits = new Set();
     this.reset();
@@ -58,6 +62,7 @@ export class CollectionMap {
     const first = [...counts].sort((one, other) => other[1] - one[1]).slice(0, COLOURS.length);
     this.colours = new Map(first.map(([label], index) => [label, COLOURS[index]]));
     this.points = spread(points);
+    this.regions = regionsOf(this.points);
     this.pictures.clear();
     this.reset();
     const entries = first.map(([label]) => this.entry(label));
@@ -141,7 +146,8 @@ export class CollectionMap {
     for (const point of shown) {
       const [x, y] = this.place(point);
       const isHit = this.hits.has(point.id);
-      const image = (isNear || (isHit && areHitsFew)) && this.picture(point);
+      // Of a query, only hits are pictures: faded ones would be a heap.
+      const image = (isMarked ? isHit && areHitsFew : isNear) && this.picture(point);
       const side = isHit ? Math.max(HIT, near) : near;
       context.globalAlpha = isMarked && !isHit ? 0.25 : image ? 1 : 0.85;
       context.fillStyle = this.colours.get(point.label) ?? OTHERS;
@@ -158,8 +164,26 @@ export class CollectionMap {
       }
     }
     context.globalAlpha = 1;
+    this.name(context);
     this.canvas.dataset.pictures = drawn;
     this.reach = isNear ? near / 2 : NEAR;
+  }
+
+  /** Write the names of regions, the largest first, where there is room. */
+  name(context) {
+    const style = getComputedStyle(this.canvas);
+    Object.assign(context, { font: `600 13px ${style.fontFamily}`, textAlign: "center", lineWidth: 4, lineJoin: "round" });
+    context.strokeStyle = style.backgroundColor;
+    context.fillStyle = style.color;
+    const taken = [];
+    for (const { name, ...at } of this.regions) {
+      const [x, y] = this.place(at);
+      if (taken.some(([otherX, otherY]) => Math.abs(otherX - x) < NAME_ROOM[0] && Math.abs(otherY - y) < NAME_ROOM[1])) continue;
+      taken.push([x, y]);
+      context.strokeText(shortOf(name), x, y);
+      context.fillText(shortOf(name), x, y);
+    }
+    this.canvas.dataset.names = taken.length;
   }
 
   /** The point nearest to a place on the canvas, within reach. */
@@ -269,6 +293,23 @@ export class CollectionMap {
     } else return;
     event.preventDefault();
   }
+}
+
+/** Names of regions, the largest first: labels or suggested tags of items that lie together. */
+function regionsOf(points) {
+  const named = new Map();
+  for (const point of points) {
+    const name = point.label ?? point.tag;
+    if (name) named.set(name, [...(named.get(name) ?? []), point]);
+  }
+  const middle = (values) => values.sort((one, other) => one - other)[values.length >> 1];
+  const regions = [];
+  for (const [name, all] of named) {
+    const at = { x: middle(all.map(({ x }) => x)), y: middle(all.map(({ y }) => y)) };
+    const n = all.filter(({ x, y }) => Math.hypot(x - at.x, y - at.y) < REGION_RADIUS).length;
+    if (n >= REGION_ITEMS && n >= REGION_SHARE * all.length) regions.push({ name, n, ...at });
+  }
+  return regions.sort((one, other) => other.n - one.n);
 }
 
 /** Points from 0 to 1 both ways. */

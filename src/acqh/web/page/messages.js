@@ -1,6 +1,6 @@
 // Names of items and sentences about results.
 
-import { hasString, listOf, percent, t } from "./language.js";
+import { day, hasString, listOf, percent, period, t } from "./language.js";
 import { asks } from "./query.js";
 
 const LONGEST = 40;
@@ -8,9 +8,9 @@ const CONFIDENT = 0.5; // matches above are confident
 const EXCLUSIONS = /^(-("[^"]*"|\S+)\s*)+$/; // only words to exclude
 const DATES = /^(date|datetime|taken|created|time|timestamp|year)/i;
 
-/** The name of an item: the first words of its caption, its file's name, its place or its id. */
+/** The name of an item: the first words of its caption, its file's name, its date, its place or its id. */
 export function nameOf(item, id, place = null) {
-  const caption = (item?.text ?? "").split(/[,;.:(]\s/)[0].trim() || item?.name || fileOf(item);
+  const caption = (item?.text ?? "").split(/[,;.:(]\s/)[0].trim() || item?.name || fileOf(item) || (item && day(dateOf(item)));
   const unnamed = place === null ? t("name.image") : t("tile.unnamed", { n: place + 1 });
   return shortOf(caption || (item?.thumbnail ? unnamed : id));
 }
@@ -29,9 +29,16 @@ export function captionOf(item) {
   return item.text || item.name;
 }
 
-/** The caption of an item, or else its file's name, its place or its id. */
+/** The caption of an item, or else its file's name, its date, its place or its id. */
 export function titleOfItem(item, place = null) {
-  return captionOf(item) || fileOf(item) || nameOf(item, item.id, place);
+  return captionOf(item) || nameOf(item, item.id, place);
+}
+
+/** The date of an item as it is stored, or null. */
+export function dateOf(item) {
+  if (item.date || !item.fields) return item.date || null;
+  const column = dateColumnOf([item]);
+  return column && String(item.fields[column]);
 }
 
 /** Whether a hit is a confident match. */
@@ -70,8 +77,18 @@ export function verdictOf(hits) {
   return n === hits.length ? "" : t("verdict.some", { n });
 }
 
-/** The column of items that holds a date, or null. */
+/** What was searched for instead of what was typed. */
+export function notesOf({ corrected, ignored, missing_extra: extra }) {
+  const notes = [];
+  if (corrected) notes.push(t("note.corrected", { query: corrected }));
+  if (ignored?.length) notes.push(t("note.ignored", { phrases: ignored.map((phrase) => t("note.phrase", { phrase })).join(", ") }));
+  if (extra) notes.push(t("note.extra", { extra: `acqh[${extra}]` }));
+  return notes.join(" ");
+}
+
+/** The name of items' dates, or null: "date", or a field. */
 export function dateColumnOf(items) {
+  if (items.some(({ date }) => date)) return "date";
   for (const { fields } of items) {
     for (const name of Object.keys(fields)) if (DATES.test(name) && fields[name] !== null) return name;
   }
@@ -100,7 +117,9 @@ export function summaryOf(query, items, { hits, n_candidates }) {
   const isAll = hits.length + n_excluded >= n_candidates;
   const some = asks(query) ? "results.best" : "results.first";
   let results = isAll ? t("results.all", { n: hits.length }) : t(some, { shown: hits.length, n: n_candidates });
-  if (query.labels.length) results = t("results.labelled", { results, labels: listOf(query.labels.map(shortOf)) });
+  const filters = [...query.labels.map(shortOf), query.tag, query.kind && t(`kind.${query.kind}`), query.only && t(`flag.${query.only}`)];
+  if (filters.some(Boolean)) results = t("results.labelled", { results, labels: listOf(filters.filter(Boolean)) });
+  if (query.period) results = t("results.dated", { results, date: period(query.period) });
   return asks(query) ? t("results.query", { results, query: titleOf(query, items) }) : results;
 }
 

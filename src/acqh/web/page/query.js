@@ -10,17 +10,26 @@ const DRAWN_SIDE = 1024;
 const LONG = 500_000; // bytes
 const MOST_PICTURES = 8; // per query, as on the server
 
+/** Marks that people give items: boolean fields. */
+export const FLAGS = ["favourite", "hidden"];
+export const KINDS = ["photo", "screenshot", "document", "drawing", "video"];
+
 /** Images by number; the history holds the numbers, as an address cannot hold images. */
 const pictures = [];
 
 /** An empty query. */
 export function nothing() {
-  return { text: "", items: [], unlike: [], pictures: [], labels: [], weight: EVEN, mode: "", order: "", view: "", open: null };
+  return { text: "", items: [], unlike: [], pictures: [], labels: [], only: "", kind: "", tag: "", period: "", dates: "", weight: EVEN, mode: "", order: "", view: "", open: null };
 }
 
 /** Whether there is a query, filters aside. */
 export function asks(query) {
   return Boolean(query.text.trim() || query.items.length || query.pictures.length);
+}
+
+/** Whether the start page is shown: no query and no filter. */
+export function isStart(query) {
+  return !asks(query) && !whereOf(query);
 }
 
 /** Whether the text is weighted against images or items. */
@@ -35,7 +44,7 @@ export function addressOf(query) {
   if (query.text.trim()) fields.set("q", query.text.trim());
   for (const [name, values] of Object.entries(lists)) for (const value of values) fields.append(name, value);
   if (isMixed(query) && query.weight !== EVEN) fields.set("weight", query.weight);
-  for (const name of ["mode", "order", "view"]) if (query[name]) fields.set(name, query[name]);
+  for (const name of ["only", "kind", "tag", "period", "dates", "mode", "order", "view"]) if (query[name]) fields.set(name, query[name]);
   if (query.open !== null) fields.set("open", query.open);
   const text = fields.toString();
   return text ? `${HOME.pathname}?${text}` : HOME.pathname;
@@ -53,6 +62,11 @@ export function readAddress() {
     pictures: (history.state?.pictures ?? []).map((number) => pictures[number]).filter(Boolean),
     labels: all("label"),
     weight: weight >= 0 && weight <= 100 ? weight : EVEN,
+    only: FLAGS.find((name) => name === fields.get("only")) ?? "",
+    kind: KINDS.find((name) => name === fields.get("kind")) ?? "",
+    tag: fields.get("tag") ?? "",
+    period: /^\d{4}(-\d\d)?$/.exec(fields.get("period"))?.[0] ?? "",
+    dates: fields.get("dates") === "words" ? "words" : "",
     mode: fields.get("mode") ?? "",
     order: ["new", "old"].find((name) => name === fields.get("order")) ?? "",
     view: fields.get("view") ?? "",
@@ -75,18 +89,31 @@ export function bodyOf(query, k, explain) {
   if (query.items.length) body.item = query.items;
   if (query.unlike.length) body.unlike = query.unlike;
   if (isMixed(query)) body.weights = { text: 1 - share, image: share, item: share };
-  if (query.labels.length) body.where = { label: query.labels };
+  const where = whereOf(query);
+  if (where) body.where = where;
   // Keyword search needs a text alone; with images or items only its vector counts.
   const isText = body.text && !body.item && !body.unlike && !query.pictures.length;
+  if (query.dates) body.dates = false; // words of the text that could be a date are searched for
   if (query.mode && (isText || query.mode !== "keyword")) body.mode = query.mode;
   return body;
 }
 
+/** The filter of a query, or null. */
+export function whereOf(query) {
+  const where = {};
+  if (query.labels.length) where.label = query.labels;
+  if (query.only) where[query.only] = true;
+  if (query.kind) where.kind = query.kind;
+  if (query.tag) where.tag = query.tag;
+  if (query.period) where.date = query.period;
+  return Object.keys(where).length ? where : null;
+}
+
 /** The request body without a query: the items with some labels, or all. */
 export function browseOf(query, k, dateColumn) {
-  const body = { k };
-  if (query.labels.length) body.where = { label: query.labels };
-  if (query.order && dateColumn) Object.assign(body, { order: dateColumn, descending: query.order === "new" });
+  const where = whereOf(query);
+  const body = where ? { k, where } : { k };
+  if (dateColumn) Object.assign(body, { order: dateColumn, descending: query.order !== "old" });
   return body;
 }
 

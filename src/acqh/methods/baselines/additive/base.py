@@ -92,7 +92,7 @@ class AdditiveMethod(TrainedMethod):
 
         Returns
         -------
-        (n_items, n_components_ + 1) float32
+        (n_items, n_components + 1) float32
         """
         self._check_fitted()
         return decode(codes, self.codebooks_)

@@ -20,22 +20,22 @@ from acqh.methods.baselines.training import Training, share_weights
 from acqh.methods.registry import register
 
 
-def link_to_nearest(distances: Floats, n_neighbours: int) -> Matrix:
+def link_to_nearest(distances: Floats, n_neighbors: int) -> Matrix:
     """Return the graph that joins every row to its nearest columns, each with the same weight.
 
     Parameters
     ----------
     distances : (n_rows, n_anchors)
-    n_neighbours : int
+    n_neighbors : int
         At most n_anchors; the first of equally near anchors are taken.
 
     Returns
     -------
     (n_rows, n_anchors) CSR, with rows that sum to one
     """
-    nearest = np.argsort(distances, axis=1, kind="stable")[:, :n_neighbours]
-    ends = np.arange(0, nearest.size + 1, n_neighbours)
-    weights = np.full(nearest.size, 1.0 / n_neighbours)
+    nearest = np.argsort(distances, axis=1, kind="stable")[:, :n_neighbors]
+    ends = np.arange(0, nearest.size + 1, n_neighbors)
+    weights = np.full(nearest.size, 1.0 / n_neighbors)
     return sp.csr_array((weights, nearest.ravel(), ends), shape=distances.shape)
 
 
@@ -43,7 +43,7 @@ def fuse_views(
     to_anchors: Sequence[Floats],
     among_anchors: Sequence[Floats],
     shares: Sequence[float],
-    n_neighbours: int,
+    n_neighbors: int,
 ) -> Floats:
     """Return the fused similarity of items and anchors.
 
@@ -59,7 +59,7 @@ def fuse_views(
         Distances of anchors, by view.
     shares : two of float
         η_v.
-    n_neighbours : int
+    n_neighbors : int
 
     Returns
     -------
@@ -67,8 +67,8 @@ def fuse_views(
     """
     fused = np.zeros(to_anchors[0].shape)
     for v, share in enumerate(shares):
-        items = link_to_nearest(to_anchors[v], n_neighbours)
-        anchors = link_to_nearest(among_anchors[1 - v], n_neighbours)
+        items = link_to_nearest(to_anchors[v], n_neighbors)
+        anchors = link_to_nearest(among_anchors[1 - v], n_neighbors)
         fused += share * (items @ (np.exp(-among_anchors[v] / 2.0) @ anchors.T))
     return fused
 
@@ -134,7 +134,7 @@ class FSH(LinearBinaryMethod):
         that have none of their own.
     n_anchors : int
         Training items that serve as anchors, the same in both views.
-    n_neighbours : int
+    n_neighbors : int
         Number of nearest anchors of items and anchors.
     view_weights : mapping of str to float, or None
         Weight of the graph of a view, scaled to sum to one; None: both
@@ -165,7 +165,7 @@ class FSH(LinearBinaryMethod):
     view_range: ClassVar = (2, 2)
     feature_maps: Any = "unit_norm"
     n_anchors: int = 50
-    n_neighbours: int = 10
+    n_neighbors: int = 10
     view_weights: Mapping[str, float] | None = None
     feature_weight: float = 300.0
     feature_ridge: float = 1e-6
@@ -182,7 +182,7 @@ class FSH(LinearBinaryMethod):
             ],
             [pairwise_distances(features[anchors]) for features in data.features.values()],
             list(shares.values()),
-            min(self.n_neighbours, n_anchors),
+            min(self.n_neighbors, n_anchors),
         )
         rows = data.centred()
         regress = {view: view_rows.ridge(self.feature_ridge) for view, view_rows in rows.items()}

@@ -93,13 +93,13 @@ class DeepCMH(NetworkMethod):
     hidden : int
         Rectified units between features and bits.
     max_epochs : int
-        Times that each network sees every item.
+        Number of epochs: each trains on every item once.
     batch_size : int
     learning_rate, final_learning_rate : float
         Of the first and of the last epoch; between them it falls by the same factor each time.
     device : str
-        Where to train: ``"cpu"``, ``"cuda"`` or ``"cuda:1"`` and so on; a device that is not
-        there is an error.
+        Where to train: ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on. If the device is not
+        available, `fit` raises DeviceError.
     gamma : float
         γ: how strongly outputs are drawn to the codes.
     eta : float

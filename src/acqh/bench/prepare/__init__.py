@@ -1,0 +1,1 @@
+"""Convert data sets from the files of their publishers."""

