@@ -20,7 +20,7 @@ from acqh.cli import app as commands
 from acqh.collection import Collection, Item
 from acqh.serve import Settings, create_app
 
-CARDS = Path(__file__).parent / "reference" / "cards"
+CARDS = Path(__file__).parent / "reference" / "cards.md"
 _COMMON = {"as_json", "verbose", "quiet", "help"}
 
 
@@ -220,9 +220,10 @@ def settings() -> Iterator[str]:
 def methods() -> Iterator[str]:
     """Yield a table of all methods, then a card for each baseline."""
     infos = [acqh.methods.get(name).info for name in acqh.methods.list()]
+    texts = cards()
     rows = [
         (
-            f"[{info.name}](#{info.name})" if has_card(info.name) else f"`{info.name}`",
+            f"[{info.name}](#{info.name})" if info.name in texts else f"`{info.name}`",
             info.title,
             str(info.year),
             use_of_labels(info),
@@ -235,11 +236,11 @@ def methods() -> Iterator[str]:
     heads = ("method", "title", "year", "labels", "codes", "database codes", "status")
     yield from table(heads, rows)
     for info in infos:
-        if has_card(info.name):
-            yield from card(info)
+        if info.name in texts:  # ACQH has pages of its own
+            yield from card(info, texts[info.name])
 
 
-def card(info: Any) -> Iterator[str]:
+def card(info: Any, text: str) -> Iterator[str]:
     """Yield the section about one baseline."""
     kind = acqh.methods.get(info.name)
     defaults = ", ".join(
@@ -248,7 +249,7 @@ def card(info: Any) -> Iterator[str]:
         if parameter.default is not parameter.empty and name not in ("random_state", "device")
     )
     yield f"({info.name})=\n## {info.name}: {info.title}\n"
-    yield (CARDS / f"{info.name}.md").read_text(encoding="utf-8")
+    yield text
     yield from table(
         ("", ""),
         [
@@ -263,9 +264,10 @@ def card(info: Any) -> Iterator[str]:
     )
 
 
-def has_card(name: str) -> bool:
-    """Return whether a method has a card; ACQH has pages of its own."""
-    return (CARDS / f"{name}.md").exists()
+def cards() -> dict[str, str]:
+    """Return the text of each card by the name of its method."""
+    _, *parts = re.split(r"(?m)^## (.+)\n", CARDS.read_text(encoding="utf-8"))
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def use_of_labels(info: Any) -> str:
