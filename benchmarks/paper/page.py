@@ -88,7 +88,7 @@ def _data(sources):
         printed = f"{counts['n_train'] + counts['n_query']:,}"
         if name in sources:
             source = sources[name]
-            rows.append([name, printed, f"{len(source.data):,}", infos[name].differs])
+            rows.append([name, printed, f"{len(source.data):,}", infos[name].differences])
         elif name == NUSWIDE and SYNTHETIC in sources:
             text = (
                 '<span class="red">Synthetic data of the same widths and sparsity: only times can '

@@ -32,7 +32,7 @@ def main() -> None:
         started = time.process_time()
         alone = acqh.compress(items, queries, size, n_threads=1).report
         seconds = time.process_time() - started
-        reranked = ", ".join(f"{share:.3f} of {n}" for n, share in report.reranked.items())
+        reranked = ", ".join(f"{share:.3f} of {n}" for n, share in report.reranked_recall.items())
         print(
             f"{size} bytes: recall@10 {report.recall[10]:.3f}, re-ranked {reranked}; "
             f"alone {alone.recall[10]:.3f}, {seconds:.1f} s"

@@ -80,7 +80,7 @@ def main() -> None:
             "items": arguments.items,
             "export_s": round(seconds, 1),
             "bytes": report.n_bytes,
-            "bytes_before_first_answer": report.n_first,
+            "bytes_before_first_answer": report.n_initial_bytes,
             "first_ms": round(statistics.median(first), 2),
             "again_ms": round(statistics.median(again), 2),
             "again_ms_most": round(max(again), 2),

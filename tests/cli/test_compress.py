@@ -287,13 +287,13 @@ def test_kept_vectors_rerank_queries_and_recall(place, tmp_path):
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
     assert report["kept"] == str(kept)
-    assert report["reranked"]["100"] > report["recall"]["10"]
+    assert report["reranked_recall"]["100"] > report["recall"]["10"]
     assert "already exists" in str(call(*arguments).exception)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "items.npy", "small.acqh", "small.int8.npy",
     ]  # fmt: skip
     hits = call(
-        "query", index, place / "queries.npy", "-k", 1, "--rerank", kept, "--candidates", 300,
+        "query", index, place / "queries.npy", "-k", 1, "--rerank", kept, "--rerank-k", 300,
         "--json",
     )  # fmt: skip
     first = [int(hit["id"]) for hit in json.loads(hits.stdout)]

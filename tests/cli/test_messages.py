@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -55,6 +56,7 @@ def folder(tmp_path_factory):
 COMMANDS = [
     [command.callback.__name__.removesuffix("_folder")] for command in app.registered_commands
 ] + [["export", kind] for kind in ("site", "parquet", "faiss")]
+DOCS = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -65,8 +67,10 @@ def test_help_has_an_example_panels_and_no_types(command):
     assert "--verbose" in shown
     assert "--quiet" in shown
     assert shown.rstrip().rpartition("╰")[0].rpartition("╭")[2].startswith("─ Output")
-    examples = shown.rpartition("╯")[2].split("\n")
-    assert all(line.strip().startswith("Example: ") for line in examples if line.strip())
+    *examples, link = filter(None, map(str.strip, shown.rpartition("╯")[2].split("\n")))
+    assert all(line.startswith("Example: ") for line in examples)
+    assert link.startswith("Documentation: ")
+    assert (DOCS / link.removeprefix("Documentation: ")).is_file()
     assert not re.search(r"<|{|\.\.\.\.|x>=|Options ─", shown)
     assert CliRunner().invoke(app, [*command, "-v", "-q"]).exit_code == 2
 

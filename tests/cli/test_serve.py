@@ -65,7 +65,7 @@ def test_another_host_needs_a_token_and_the_message_names_the_option(serve, thin
 def test_tokens_are_made_and_printed_as_a_link_and_a_qr_code(things):
     command = [sys.executable, "-m", "acqh", "serve", str(things), "--port", "0", "--workers", "1"]
     with subprocess.Popen(
-        [*command, "--token", "--edit"], stderr=subprocess.PIPE, encoding="utf-8"
+        [*command, "--token", "--write-token"], stderr=subprocess.PIPE, encoding="utf-8"
     ) as process:
         try:
             line = next(line for line in process.stderr if line.startswith("Open "))

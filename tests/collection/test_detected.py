@@ -112,7 +112,7 @@ def test_detected_words_are_found_behind_what_people_wrote(tagged):
 
 def test_phrases_and_exclusions_apply_to_detected_words(tagged):
     answer = tagged.search('"amount due"', mode="keyword")
-    assert ([hit.id for hit in answer.hits], answer.ignored) == (["tagged"], ())
+    assert ([hit.id for hit in answer.hits], answer.unmatched_phrases) == (["tagged"], ())
     assert [hit.id for hit in tagged.search("violin -concert", mode="keyword").hits] == ["written"]
 
 

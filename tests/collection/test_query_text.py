@@ -76,11 +76,11 @@ def test_a_negation_needs_something_before_it():
 def test_quotes_that_no_item_contains_are_ignored_and_reported(collection):
     answer = collection.search('a sign that says "stop now"')
     assert answer.hits[0].id == "sign"
-    assert answer.ignored == ("stop now",)
-    assert answer.to_dict()["ignored"] == ["stop now"]
+    assert answer.unmatched_phrases == ("stop now",)
+    assert answer.to_dict()["unmatched_phrases"] == ["stop now"]
 
 
 def test_quotes_that_an_item_contains_must_occur(collection):
     answer = collection.search('flower "red flower"')
     assert [hit.id for hit in answer.hits] == ["flower"]
-    assert answer.ignored == ()
+    assert answer.unmatched_phrases == ()

@@ -257,7 +257,7 @@ def test_a_pickled_chunk_is_small_and_does_not_grow_with_the_rows(tmp_path, writ
 @every_kind
 def test_chunks_read_ahead_are_the_same(tmp_path: Path, write: Write) -> None:
     chunks = listed(write(make(11), tmp_path), 3)
-    both = zip(read_chunks(chunks), read_chunks(chunks, ahead=True), strict=True)
+    both = zip(read_chunks(chunks), read_chunks(chunks, prefetch=True), strict=True)
     for plain, ahead in both:
         assert_same(plain, ahead)
 
@@ -266,7 +266,7 @@ def test_an_error_of_reading_ahead_is_raised_at_its_chunk(tmp_path: Path) -> Non
     folder = write_parquets(make(20), tmp_path)
     chunks = list_chunks(folder, chunk_size=5)
     (folder / "02.parquet").write_bytes(b"gone")
-    reader = read_chunks(chunks, ahead=True)
+    reader = read_chunks(chunks, prefetch=True)
     assert [next(reader).ids[0] for _ in range(2)] == ["id 0", "id 5"]
     with pytest.raises(ValueError, match=r"02\.parquet"):
         next(reader)
@@ -274,7 +274,7 @@ def test_an_error_of_reading_ahead_is_raised_at_its_chunk(tmp_path: Path) -> Non
 
 def test_reading_ahead_can_be_stopped(tmp_path: Path) -> None:
     n_threads = threading.active_count()
-    reader = read_chunks(list_chunks(write_npy(make(20), tmp_path), chunk_size=2), ahead=True)
+    reader = read_chunks(list_chunks(write_npy(make(20), tmp_path), chunk_size=2), prefetch=True)
     next(reader)
     reader.close()
     assert threading.active_count() == n_threads

@@ -123,7 +123,7 @@ def test_every_data_set_is_listed_with_missing_files_and_differences(tmp_path):
         assert len(info.missing) == len(info.files) == 1
         assert info.description
         assert info.source
-        assert info.differs
+        assert info.differences
         assert info.licence
         assert all(original.page for original in info.originals)
         assert "image" in info.views

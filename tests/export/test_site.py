@@ -144,7 +144,7 @@ def test_a_site_with_words_of_paths_gives_the_hits_of_the_collection(node, tmp_p
     assert len(queries) == 50
     Collection.build(tmp_path / "photos", tmp_path / "a.acqh").close()
     with Collection.open(tmp_path / "a.acqh", query_encoder="fast") as collection:
-        site(collection, tmp_path / "public", words=True, fields=["bytes"])
+        site(collection, tmp_path / "public", index_all_fields=True, fields=["bytes"])
         expected = [collection.search(text, k=10).hits for text in queries]
     (facts,) = (tmp_path / "public").glob("data/site-*.json")
     (scripts,) = (tmp_path / "public").glob("static-*")

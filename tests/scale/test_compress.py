@@ -85,7 +85,7 @@ def test_recall_without_queries_is_that_of_new_vectors():
         assert small.report.recall[k] == pytest.approx(recall, abs=0.05)
     for n in (100, 500):
         recall = share_found(true[:, :10], hits[:, :n])
-        assert small.report.reranked[n] == pytest.approx(recall, abs=0.05)
+        assert small.report.reranked_recall[n] == pytest.approx(recall, abs=0.05)
 
 
 def test_the_report_can_be_read_at_a_glance(small):
@@ -588,7 +588,7 @@ def test_kept_vectors_rerank_as_the_items_do(tmp_path, dtype):
     assert n_bytes < items.nbytes * (0.55 if dtype == "float16" else 0.4)
     small = acqh.compress(items, queries, bytes_per_item=1, rerank=path)
     assert small.report.recall[10] < 0.9
-    assert small.report.reranked[500] > 0.95
+    assert small.report.reranked_recall[500] > 0.95
     hits = small.search(queries, 10, rerank=open_vectors(path), rerank_k=500)
     assert share_found(exact_best(queries, items, 0, 10)[0], hits.ids) > 0.95
     with pytest.raises(InvalidInputError, match="rerank has"):
@@ -599,9 +599,9 @@ def test_kept_vectors_rerank_as_the_items_do(tmp_path, dtype):
 
 def test_advice_for_low_recall_has_the_recall_of_reranking():
     report = acqh.compress(make_items(), make_queries(), bytes_per_item=1).report
-    assert f"{report.reranked[100]:.3f} of 100" in report.advice
+    assert f"{report.reranked_recall[100]:.3f} of 100" in report.advice
     assert "re-rank, or use more bytes" in report.advice
-    worse = replace(report, reranked={100: 0.2, 500: 0.4})
+    worse = replace(report, reranked_recall={100: 0.2, 500: 0.4})
     assert "re-rank, or" not in worse.advice
     assert replace(report, recall={**report.recall, 10: 0.95}).advice == ""
 

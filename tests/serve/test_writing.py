@@ -101,7 +101,7 @@ def test_an_id_that_is_taken_is_not_replaced_unless_asked(guarded):
     mixed = {"items": [*twice["items"], {"id": "other", "text": "red car"}]}
     some = guarded.post("/items", json=mixed, headers=WRITE).json()
     assert some["ids"] == ["other"]
-    assert some["skipped"][0]["where"] == "items.0"
+    assert some["skipped"][0]["item"] == "items.0"
     replaced = guarded.post("/items", json=twice | {"replace": True}, headers=WRITE)
     assert replaced.json()["ids"] == ["cat-0-0"]
     assert guarded.get("/item?id=cat-0-0", headers=READ).json()["text"] == "red car"

@@ -27,11 +27,14 @@ _SETTINGS: dict[str, Any] = {
 }
 app = typer.Typer(
     help="Search images by text and texts by image, with a few bytes per item.",
-    epilog="Example: acqh open photos\n\n"
-    "Documentation: the folder docs of the project, from docs/index.md on.",
+    epilog="Example: acqh open photos\nDocumentation: docs/index.md",
     **_SETTINGS,
 )
-_export = typer.Typer(help="Export a collection or an index to other formats.", **_SETTINGS)
+_export = typer.Typer(
+    help="Export a collection or an index to other formats.",
+    epilog="Example: acqh export site photos.acqh\nDocumentation: docs/how-to/export.md",
+    **_SETTINGS,
+)
 _datasets = typer.Typer(**{**_SETTINGS, "no_args_is_help": False})
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Start here": (demo.demo, collections.open_folder),

@@ -46,13 +46,13 @@ class Group(_PlainHelp, TyperGroup):
 
 
 def split_help(docstring: str) -> tuple[str, str]:
-    r"""Return the help of a command and its examples, from its docstring.
+    r"""Return the help of a command and its last lines, from its docstring.
 
     Examples
     --------
-    >>> split_help("Show a thing.\n\nExample: acqh show a")
-    ('Show a thing.', 'Example: acqh show a')
+    >>> split_help("Show a thing.\n\nExample: acqh show a\n\nDocumentation: docs/show.md")
+    ('Show a thing.', 'Example: acqh show a\nDocumentation: docs/show.md')
     """
     paragraphs = [" ".join(text.split()) for text in docstring.split("\n\n")]
-    examples = [text for text in paragraphs if text.startswith("Example: ")]
-    return "\n\n".join(text for text in paragraphs if text not in examples), "\n".join(examples)
+    last = [text for text in paragraphs if text.startswith(("Example: ", "Documentation: "))]
+    return "\n\n".join(text for text in paragraphs if text not in last), "\n".join(last)

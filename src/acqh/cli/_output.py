@@ -36,7 +36,7 @@ _OPTION_NAMES = {
     "label_separator": "--label-separator",
     "query_view": "--queries-column",
     "data_dir": "--data-dir",
-    "rerank_k": "--candidates",
+    "rerank_k": "--rerank-k",
     "rerank=": "--rerank",
 }
 _OPTION = re.compile(rf"`?(?<![\w-])({'|'.join(_OPTION_NAMES)})(?!\w)`?")

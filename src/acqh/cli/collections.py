@@ -135,6 +135,8 @@ def build(
     Captions and labels improve the search, but are not required.
 
     Example: acqh build photos
+
+    Documentation: docs/how-to/photos.md
     """
     from acqh.collection import Collection
     from acqh.collection.build.sources import kind_of
@@ -256,6 +258,8 @@ def open_folder(
     the browser, where you can also edit captions and labels. Stop it with Ctrl-C.
 
     Example: acqh open photos --watch
+
+    Documentation: docs/tutorials/search.md
     """
     from acqh.cli.search import serve
     from acqh.collection.build.sources import kind_of
@@ -272,7 +276,7 @@ def open_folder(
         except CollectionError as error:
             output.note(f"acqh: {path} was not updated: {in_options(str(error))}")
     with _watching(path, max_megapixels) if watch else nullcontext():
-        serve(path, port=port, open_browser=True, workers=1, edit=os.access(path, os.W_OK))
+        serve(path, port=port, open_browser=True, workers=1, write_token=os.access(path, os.W_OK))
 
 
 @contextmanager
@@ -363,6 +367,8 @@ def add(
     Example: acqh add photos.acqh more.csv
 
     Example: acqh add photos.acqh --image rose.jpg --text "a red rose"
+
+    Documentation: docs/how-to/sync.md
     """
     from acqh.collection import Collection, Item
     from acqh.collection.build.sources import open_source
@@ -403,6 +409,8 @@ def annotate(
     Empty cells are ignored, unless you pass --clear.
 
     Example: acqh annotate photos.acqh captions.csv
+
+    Documentation: docs/how-to/sync.md
     """
     from acqh.collection import Collection
 
@@ -428,6 +436,8 @@ def remove(
     If one of them is unknown, nothing is removed. Image files are not deleted.
 
     Example: acqh remove photos.acqh roses/1.jpg
+
+    Documentation: docs/how-to/sync.md
     """
     from acqh.collection import Collection
 
@@ -470,6 +480,8 @@ def sync(
     are never deleted. If the collection does not exist, FOLDER is built.
 
     Example: acqh sync photos.acqh
+
+    Documentation: docs/how-to/sync.md
     """
     from acqh.collection import Collection, SyncReport
     from acqh.collection.build.folder import folder_items
@@ -550,6 +562,8 @@ def retrain(path: CollectionArgument) -> None:
     searched meanwhile.
 
     Example: acqh retrain photos.acqh
+
+    Documentation: docs/how-to/sync.md
     """
     from acqh.collection import Collection
 
@@ -563,6 +577,8 @@ def info(path: CollectionArgument) -> None:
     """Show the items, folders, encoders and dates of a collection.
 
     Example: acqh info photos.acqh
+
+    Documentation: docs/reference/file-format.md
     """
     from acqh.collection import Collection
 
@@ -613,6 +629,8 @@ def duplicates(
     Nothing is deleted.
 
     Example: acqh duplicates photos.acqh
+
+    Documentation: docs/how-to/photos.md
     """
     from acqh.cli.search import file_of
     from acqh.collection import Collection
@@ -652,6 +670,8 @@ def verify(
     """Check every byte of a collection, an index, codes or a model.
 
     Example: acqh verify photos.acqh
+
+    Documentation: docs/reference/file-format.md
     """
     if clean:
         from acqh.collection.disk.generations import remove_unused

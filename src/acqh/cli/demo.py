@@ -68,6 +68,8 @@ def demo(
     Without a terminal, it prints some searches instead.
 
     Example: acqh demo
+
+    Documentation: docs/tutorials/search.md
     """
     with reporting() as progress:
         collection = emoji_collection(cache_dir or cache_folder(), progress)

@@ -27,6 +27,8 @@ def encoders(download: DownloadOption = None) -> None:
     Example: acqh encoders
 
     Example: acqh encoders --download siglip
+
+    Documentation: docs/how-to/encoders.md
     """
     if download is not None:
         model = fetch_model(download)

@@ -71,11 +71,11 @@ def site(
             rich_help_panel="Contents",
         ),
     ] = "128",
-    words: Annotated[
+    index_all_fields: Annotated[
         bool,
         flag(
-            "words",
-            "Publish the words of file names and folders, so that they are found.",
+            "index-all-fields",
+            "Also publish the words of file names, folders and all fields, so that they are found.",
             "Contents",
         ),
     ] = False,
@@ -95,6 +95,8 @@ def site(
     that you name. It never publishes ids or paths, nor hidden items.
 
     Example: acqh export site photos.acqh --fields date
+
+    Documentation: docs/how-to/site.md
     """
     from acqh.collection import Collection
     from acqh.export import site as write_site
@@ -103,13 +105,17 @@ def site(
     side = None if thumbnails == "none" else int(thumbnails)
     options: dict[str, Any] = {"captions": captions, "thumbnails": side, "base_url": base_url}
     with reporting() as progress, Collection.open(source) as collection:
-        options |= {"fields": parse_list(fields), "where": where, "words": words}
+        options |= {
+            "fields": parse_list(fields),
+            "where": where,
+            "index_all_fields": index_all_fields,
+        }
         options["progress"] = progress
         report = write_site(collection, out, **options)
     parts = ", ".join(f"{name} {size / 1e3:,.0f} kB" for name, size in report.n_bytes.items())
     shown = ["thumbnails"] * ("images" in report.n_bytes) + ["labels", "codes"]
     shown += (
-        ["words of file names"] * words
+        ["words of file names"] * index_all_fields
         + ["texts"] * captions
         + [f"field {name}" for name in report.fields]
     )
@@ -118,13 +124,13 @@ def site(
         f"{count(report.n_unread_originals, 'original')} could not be read: their thumbnails have "
         "128 pixels.\n"
     )
-    missing = "Not found: words of file names and folders; --words publishes them.\n"
+    missing = "Not found: words of file names and folders; --index-all-fields publishes them.\n"
     text = (
         f"Wrote {count(report.n_items, 'item')} to {out}: "
         f"{sum(report.n_bytes.values()) / 1e6:.1f} MB, "
-        f"{report.n_first / 1e6:.1f} MB before the first result.\n"
+        f"{report.n_initial_bytes / 1e6:.1f} MB before the first result.\n"
         f"Size: {parts}.\nPublished: {', '.join(shown)}.\n"
-        f"{'' if words else missing}"
+        f"{'' if index_all_fields else missing}"
         f"{count(report.n_written, 'file')} written, {report.n_removed:,} removed.\n"
         f"{unread if report.n_unread_originals else ''}"
         f"Preview: python -m http.server --directory {shlex.quote(str(out))}"
@@ -144,6 +150,8 @@ def parquet(
     The inner product of two vectors is their score.
 
     Example: acqh export parquet photos.acqh --out photos.parquet
+
+    Documentation: docs/how-to/export.md
     """
     from acqh.export import export_parquet
 
@@ -162,6 +170,8 @@ def faiss(
     The inner product of two vectors is their score.
 
     Example: acqh export faiss photos.acqh --out photos.faiss
+
+    Documentation: docs/how-to/export.md
     """
     from acqh.export import export_faiss
 

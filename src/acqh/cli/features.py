@@ -57,7 +57,7 @@ RerankOption = Annotated[
         rich_help_panel="Input",
     ),
 ]
-CandidatesOption = Annotated[
+RerankKOption = Annotated[
     int | None,
     Option(
         min=1,
@@ -97,6 +97,8 @@ def fit(
     """Fit an ACQH model on features, with or without labels.
 
     Example: acqh fit items.npz --out model
+
+    Documentation: docs/how-to/large-data.md
     """
     from acqh.methods.acqh import ACQH
     from acqh.scale import fit as fit_source
@@ -146,6 +148,8 @@ def encode(
     """Encode items with a model, from their views or labels.
 
     Example: acqh encode model items.npz --out codes.npy
+
+    Documentation: docs/how-to/large-data.md
     """
     import numpy as np
 
@@ -198,6 +202,8 @@ def index(
     The ids of .npy files are their row numbers.
 
     Example: acqh index model codes.npy --out items.acqh
+
+    Documentation: docs/how-to/large-data.md
     """
     from acqh.methods import load_method
     from acqh.scale import build_index, build_shards
@@ -334,6 +340,8 @@ def compress(
     Example: acqh compress images.npy --out images.acqh --keep float16
 
     Example: acqh compress more.npy --append images.acqh
+
+    Documentation: docs/how-to/compress.md
     """
     from acqh.scale import compress as compress_items
     from acqh.scale import keep_vectors
@@ -419,7 +427,7 @@ def _print_sweep(reports: dict[int, Any], enough: int, draw: Callable[[Any], Non
         [
             str(size),
             *(f"{value:.3f}" for value in report.recall.values()),
-            *(f"{value:.3f}" for value in report.reranked.values()),
+            *(f"{value:.3f}" for value in report.reranked_recall.values()),
             f"{report.compression:.3g}",
         ]
         for size, report in reports.items()
@@ -429,7 +437,7 @@ def _print_sweep(reports: dict[int, Any], enough: int, draw: Callable[[Any], Non
         caption = f"Use {enough} bytes per item or more: recall@10 still grows."
     if reports[enough].advice:
         caption += f" At {enough} bytes, {reports[enough].advice}."
-    reranked = [f"@10, re-ranked {n}" for n in reports[enough].reranked]
+    reranked = [f"@10, re-ranked {n}" for n in reports[enough].reranked_recall]
     columns = ["bytes per item", *points, *reranked, "times smaller"]
     table = partial(print_table, "", columns, rows, caption=caption)
     print_result({"sizes": sizes, "enough": enough}, table)
@@ -480,7 +488,7 @@ def recall(
         ),
     ] = None,
     rerank: RerankOption = None,
-    candidates: CandidatesOption = None,
+    rerank_k: RerankKOption = None,
     chunk_size: ChunkSizeOption = 16_384,
     plot: PlotOption = None,
     overwrite: OverwriteOption = False,
@@ -490,13 +498,15 @@ def recall(
     Example: acqh recall a.acqh b.faiss --items images.npy --queries texts.npy
 
     Example: acqh recall a.acqh --items i.npy --queries q.npy --rerank i.npy
+
+    Documentation: docs/how-to/compress.md
     """
     from acqh.scale import recall_of_files
 
     lengths = _numbers(at, "--at")
     options: dict[str, Any] = {"view": items_column, "query_view": queries_column}
     options |= {"chunk_size": chunk_size, "metric": metric}
-    options |= {"rerank": rerank, "rerank_k": candidates}
+    options |= {"rerank": rerank, "rerank_k": rerank_k}
     reports = recall_of_files(indexes, items, queries, lengths, **options)
     drawn = min(lengths, key=lambda n: abs(n - 10))
     points = {
@@ -533,7 +543,7 @@ def _print_compressed(report: Any, out: Path, vectors_path: Path | None) -> None
         *([f"recall@{k}", f"{value:.3f}"] for k, value in report.recall.items()),
         *(
             [f"recall@10 with re-ranking of {n}", f"{value:.3f}"]
-            for n, value in report.reranked.items()
+            for n, value in report.reranked_recall.items()
         ),
         ["relative error", f"{report.error:.3f}"],
         ["query sample", f"{report.n_queries:,}"],
@@ -571,7 +581,7 @@ def query(
         int, Option("-k", min=1, help="Number of hits per query.", rich_help_panel="Output")
     ] = 10,
     rerank: RerankOption = None,
-    candidates: CandidatesOption = None,
+    rerank_k: RerankKOption = None,
     out: Annotated[
         Path | None,
         Option(
@@ -592,6 +602,8 @@ def query(
     For collections of photos and texts, use acqh search.
 
     Example: acqh query images.acqh texts.npy -k 10 --out hits.csv
+
+    Documentation: docs/how-to/search-an-index.md
     """
     from acqh.methods import load_method
     from acqh.scale import search_table
@@ -603,7 +615,7 @@ def query(
     fitted = None if model is None else load_method(model)
     index = indexes[0] if len(indexes) == 1 else indexes
     options: dict[str, Any] = {"view": modality, "k": k, "chunk_size": chunk_size}
-    options |= {"rerank": rerank, "rerank_k": candidates}
+    options |= {"rerank": rerank, "rerank_k": rerank_k}
     with TemporaryDirectory() as folder:
         table = out or Path(folder, "hits.csv")
         check_file(table, overwrite=overwrite)

@@ -115,6 +115,8 @@ def bench(
     If a run is interrupted, the same command continues it.
 
     Example: acqh bench emoji --methods acqh,dch --bytes 4 --out results
+
+    Documentation: docs/how-to/bench.md
     """
     from acqh.bench import plan
 
@@ -226,6 +228,8 @@ def report(
     The tables are also written as CSV, LaTeX and Markdown.
 
     Example: acqh report results
+
+    Documentation: docs/how-to/report.md
     """
     from acqh.bench import write_report
 
@@ -244,6 +248,8 @@ def datasets(context: Context, data_dir: DataDirOption = None) -> None:
     """List the named data sets: whether their files are found, and where to get them.
 
     Example: acqh datasets --data-dir data
+
+    Documentation: docs/reference/data.md
     """
     if context.invoked_subcommand:
         return
@@ -270,7 +276,7 @@ def _print_datasets(infos: Sequence[Any]) -> None:
         print(f"\n{info.name}: {info.source}")
         for view, features in info.views.items():
             print(f"  View {view}: {features}.")
-        print(f"  Differs from the paper: {info.differs}.")
+        print(f"  Differs from the paper: {info.differences}.")
         print(f"  Licence: {info.licence}.")
         for original in info.originals:
             size = f" ({original.size})" if original.size else ""
@@ -315,14 +321,18 @@ def prepare(
     """Convert a data set from the files of its publisher.
 
     Example: acqh datasets prepare wiki --from wikipedia_dataset --data-dir data
+
+    Documentation: docs/reference/data.md
     """
     from acqh.bench import prepare_dataset
 
     with reporting() as progress:
         prepared = prepare_dataset(name, source, data_dir, features=features, progress=progress)
     text = f"Wrote {prepared.path}: {count(prepared.n_items, 'item')}."
-    if prepared.differs:
-        text += f"\nDiffers from the file that the documented results are for: {prepared.differs}."
+    if prepared.differences:
+        text += (
+            f"\nDiffers from the file that the documented results are for: {prepared.differences}."
+        )
     else:
         text += " The values are those that the documented results are for."
     print_result(asdict(prepared), text)

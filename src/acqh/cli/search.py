@@ -105,6 +105,8 @@ def search(
     Example: acqh search photos.acqh birthday cake last summer
 
     Example: acqh search photos.acqh sunset --paths -k 20
+
+    Documentation: docs/how-to/search-syntax.md
     """  # fmt: skip
     if not words and image is None and like is None:
         raise BadParameter(
@@ -154,8 +156,8 @@ def _print(answer: Any) -> None:
         print(f"Filter: {printable(used.text)} ({conditions}); --no-dates searches for the words.")
     if answer.corrected:
         print(f"Showing results for {printable(answer.corrected)}.")
-    if answer.ignored:
-        phrases = ", ".join(f'"{printable(phrase)}"' for phrase in answer.ignored)
+    if answer.unmatched_phrases:
+        phrases = ", ".join(f'"{printable(phrase)}"' for phrase in answer.unmatched_phrases)
         print(f"No item contains {phrases}; searching without the quotes.")
     if answer.missing_extra:
         output.note(
@@ -255,9 +257,11 @@ def serve(
             "Access",
         ),
     ] = False,
-    edit: Annotated[
+    write_token: Annotated[
         bool,
-        flag("edit", "Make a token that permits changes, and print a link with it.", "Access"),
+        flag(
+            "write-token", "Make a token that permits changes, and print a link with it.", "Access"
+        ),
     ] = False,
     token_file: Annotated[
         Path | None,
@@ -308,19 +312,21 @@ def serve(
     Example: acqh serve photos.acqh --open
 
     Example: acqh serve photos.acqh --host 0.0.0.0 --token
+
+    Documentation: docs/how-to/serve.md
     """
     from acqh.serve import run
 
     for name, is_made, file in (
         ("--token", token, token_file),
-        ("--edit", edit, write_token_file),
+        ("--write-token", write_token, write_token_file),
     ):
         if is_made and file is not None:
             raise BadParameter(f"{name} makes a token, but {file} holds one; remove one of the two")
     logging.basicConfig(
         format="%(asctime)s %(levelname)s %(message)s", level=output.level(logging.INFO)
     )
-    with _new_tokens(token_file=token, write_token_file=edit) as files:
+    with _new_tokens(token_file=token, write_token_file=write_token) as files:
         settings = _settings(
             collection=collection, host=host, port=port, originals=originals, root_path=root_path,
             examples=suggestions or None, query_encoder=query_encoder, language=language,

@@ -192,7 +192,7 @@ class Hit(Item):
     why: tuple[str, ...] = ()
 
     @classmethod
-    def of(
+    def from_stored(
         cls, item: Mapping[str, Any], score: float, match: float = 0.0, why: tuple[str, ...] = ()
     ) -> Self:
         """Return the hit of a stored item, given by all its attributes, without checks."""
@@ -309,7 +309,7 @@ class Answer:
         Dates in the text that restricted the search; ``dates=False`` searches for them instead.
     corrected : str or None
         The text that was searched for, with typos corrected; None if there were none.
-    ignored : tuple of str
+    unmatched_phrases : tuple of str
         Phrases in quotes that no item contains; they were searched without the quotes.
     missing_extra : str or None
         Name of the extra that the query needs but that is not installed, such as ``"languages"``:
@@ -338,7 +338,7 @@ class Answer:
     explanation: Explanation | None = None
     filters: tuple[TextFilter, ...] = ()
     corrected: str | None = None
-    ignored: tuple[str, ...] = ()
+    unmatched_phrases: tuple[str, ...] = ()
     missing_extra: str | None = None
 
     @property
@@ -358,7 +358,7 @@ class Answer:
             "explanation": None if self.explanation is None else self.explanation.to_dict(),
             "filters": [asdict(one) for one in self.filters],
             "corrected": self.corrected,
-            "ignored": list(self.ignored),
+            "unmatched_phrases": list(self.unmatched_phrases),
             "missing_extra": self.missing_extra,
         }
 

@@ -82,7 +82,7 @@ def _map_here(function: Function, tasks: Iterable[Task]) -> Iterator[tuple[int, 
                 arguments.append(argument)
                 yield piece
 
-        with closing(read_chunks(pieces(), ahead=True)) as reader:
+        with closing(read_chunks(pieces(), prefetch=True)) as reader:
             for items in reader:
                 yield len(items), function(items, arguments.popleft())
                 del items  # free its memory before the next one is read

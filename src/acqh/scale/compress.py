@@ -246,7 +246,7 @@ def compress(
         n_held_out=len(held_out),
         shrinkage=quantizer.shrinkage_,
         recall=recall,
-        reranked=reranked,
+        reranked_recall=reranked,
         error=error / n_items / (spread or 1.0),
         seconds=seconds,
     )

@@ -22,7 +22,7 @@ RECALL_AT = (1, 10, 100)
 RERANKED_AT, RERANKED_K = (100, 500), 10
 # Below this recall@10 the report has advice.
 _LOW_RECALL = 0.9
-_BY_NUMBER = ("recall", "reranked")
+_BY_NUMBER = ("recall", "reranked_recall")
 # Codebook size.
 N_WORDS = 256
 
@@ -53,7 +53,7 @@ class CompressionReport:
         Shrinkage of the query-aware metric towards the Euclidean metric; 1: Euclidean.
     recall : mapping of int to float
         Recall@k of the held-out queries by k. With n < k items, recall@n.
-    reranked : mapping of int to float
+    reranked_recall : mapping of int to float
         Recall@10 of the same queries if the best 100 or 500 items by their codes are re-ranked by
         their vectors, by the number of items.
     error : float
@@ -85,16 +85,16 @@ class CompressionReport:
     recall: Mapping[int, float]
     error: float
     seconds: Mapping[str, float]
-    reranked: Mapping[int, float] = field(default_factory=dict)
+    reranked_recall: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def advice(self) -> str:
         """Advice if recall is low, or the codes and codebooks are larger than the vectors."""
         if self.compression >= 1:
-            if self.recall[RERANKED_K] >= _LOW_RECALL or not self.reranked:
+            if self.recall[RERANKED_K] >= _LOW_RECALL or not self.reranked_recall:
                 return ""
-            reranked = ", ".join(f"{v:.3f} of {n}" for n, v in self.reranked.items())
-            best = max(self.reranked.values())
+            reranked = ", ".join(f"{v:.3f} of {n}" for n, v in self.reranked_recall.items())
+            best = max(self.reranked_recall.values())
             remedy = "re-rank, or use more bytes" if best >= _LOW_RECALL else "use more bytes"
             return (
                 f"recall@10 is {self.recall[RERANKED_K]:.3f}; with re-ranking it is {reranked} "
@@ -132,7 +132,7 @@ class CompressionReport:
 
     def __str__(self) -> str:
         recall = ", ".join(f"@{k} {value:.3f}" for k, value in self.recall.items())
-        for n, value in self.reranked.items():
+        for n, value in self.reranked_recall.items():
             recall += f", @{RERANKED_K} with re-ranking of {n} {value:.3f}"
         like = (
             f"{self.n_held_out} held-out queries"

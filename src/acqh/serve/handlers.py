@@ -231,9 +231,9 @@ class Handlers:
             report = put(added, max_pixels=self._max_pixels)
             self.metrics.items.set(len(collection))
             if not report.ids:
-                lines = [f"{where}: {why}" for where, why in report.skipped[:5]]
+                lines = [f"{item}: {reason}" for item, reason in report.skipped[:5]]
                 raise HTTPException(422, "; ".join(lines))
-            skipped = [{"where": where, "why": why} for where, why in report.skipped]
+            skipped = [{"item": item, "reason": reason} for item, reason in report.skipped]
             return _json({"ids": report.ids, "skipped": skipped})
 
         has_image = bool(uploads) or any(item.image for item in items)

@@ -234,13 +234,13 @@ Answer = _derived(
     hits=[Hit],
     explanation=_answer("Explanation", **_TABLES) | None,
     filters=[_answer("TextFilter", text=str, where=dict[str, str])],
-    ignored=[str],
+    unmatched_phrases=[str],
     bytes_per_item=float,
 )
 _POINT = {"id": str, "name": str, "x": float, "y": float, "label": str | None, "tag": str | None}
 _MapPoint = _answer("MapPoint", **_POINT, thumbnail=str | None)
 Map = _answer("Map", points=[_MapPoint], n_items=int)
-Added = _answer("Added", ids=[str], skipped=[_answer("Skipped", where=str, why=str)])
+Added = _answer("Added", ids=[str], skipped=[_answer("Skipped", item=str, reason=str)])
 _Label = _answer("Label", name=str, count=int)
 Labels = _answer("Labels", labels=[_Label], tags=[_Label], kinds=[_Label], months=[_Label])
 Health = _answer("Health", status=Literal["ok"])

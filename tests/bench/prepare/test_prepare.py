@@ -59,7 +59,7 @@ def test_wiki_from_the_publishers_files_equals_the_reference(data_dir, tmp_path)
     classes = wiki.labels.argmax(axis=1)
     write_wiki(tmp_path, wiki.views["image"], wiki.views["text"], classes, 2173)
     prepared = prepare_dataset("wiki", tmp_path, tmp_path / "out")
-    assert (prepared.n_items, prepared.differs) == (2866, "")
+    assert (prepared.n_items, prepared.differences) == (2866, "")
     data = acqh.load_dataset("wiki", tmp_path / "out")
     for view in ("image", "text"):
         np.testing.assert_array_equal(data.views[view], wiki.views[view])
@@ -83,7 +83,7 @@ def test_wiki_from_a_mat_file_of_the_field(tmp_path):
         variables[f"L_{part}"] = (classes[where] + 1)[:, np.newaxis]
     scipy.io.savemat(tmp_path / "wikiData.mat", variables)
     prepared = prepare_dataset("wiki", tmp_path, tmp_path / "out")
-    assert prepared.differs.startswith("24 items instead of 2,866")
+    assert prepared.differences.startswith("24 items instead of 2,866")
     data = load("wiki", tmp_path / "out")
     np.testing.assert_array_equal(data.labels.argmax(axis=1), classes)
     np.testing.assert_array_equal(data.views["text"], text)
@@ -105,7 +105,7 @@ def test_uci_rows_are_those_of_the_reference_in_the_publishers_order(data_dir, t
         scale = 1 if view == "pixels" else 7
         np.savetxt(tmp_path / f"mfeat-{name}", rows * scale, fmt="%.9g")
     prepared = prepare_dataset("uci_mfeat", tmp_path, tmp_path / "out")
-    assert "order" in prepared.differs
+    assert "order" in prepared.differences
     data = load("uci_mfeat", tmp_path / "out", include_pixels=True)
     np.testing.assert_array_equal(data.labels, uci.labels[order])
     np.testing.assert_array_equal(data.views["pixels"], uci.views["pixels"][order])

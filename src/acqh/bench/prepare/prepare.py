@@ -32,7 +32,7 @@ class PreparedDataset:
     path : Path
         The file written.
     n_items : int
-    differs : str
+    differences : str
         How the contents differ from those that the documented results are for; empty if nowhere.
 
     Examples
@@ -44,7 +44,7 @@ class PreparedDataset:
 
     path: Path
     n_items: int
-    differs: str
+    differences: str
 
 
 def prepare_dataset(
@@ -91,7 +91,7 @@ def prepare_dataset(
     --------
     >>> import acqh
     >>> acqh.bench.prepare_dataset("wiki", "wikipedia_dataset", "data")  # doctest: +SKIP
-    PreparedDataset(path=PosixPath('data/wiki.npz'), n_items=2866, differs='')
+    PreparedDataset(path=PosixPath('data/wiki.npz'), n_items=2866, differences='')
     """
     if name not in _CONVERTERS:
         raise InvalidInputError(
@@ -111,11 +111,11 @@ def prepare_dataset(
     if features == "network":
         data = MultiViewData({"image": data.views["image"]}, ids=data.ids)
     save_npz(data, path)
-    differs = "features of the built-in network, not of ImageNet weights"
+    differences = "features of the built-in network, not of ImageNet weights"
     if features == "edge":
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", DatasetWarning)
             load_dataset(name, folder)
         texts = [str(warning.message) for warning in caught]
-        differs = "; ".join(text.partition("are for: ")[2] for text in texts)
-    return PreparedDataset(path, len(data), differs)
+        differences = "; ".join(text.partition("are for: ")[2] for text in texts)
+    return PreparedDataset(path, len(data), differences)

@@ -144,13 +144,13 @@ def search(
     correct_term = None
     if words is not None and is_word is not None and not is_other:
         correct_term = partial(_typo_of, words)
-    typed, ignored, corrections = words, tuple[str, ...](), dict[str, str]()
+    typed, unmatched, corrections = words, tuple[str, ...](), dict[str, str]()
     for _ in range(_MAX_TRIES):
         with opened.store.reading() as connection:
             vector, excluded = None, set[int]()
             if typed is not None and (typed.phrases or (typed.terms and correct_term)):
                 state = opened.state(connection)
-                words, corrections, ignored = settle_words(
+                words, corrections, unmatched = settle_words(
                     connection, typed, state.words, correct_term, state.detected_words
                 )
                 if corrections and "text" in parts:
@@ -168,13 +168,13 @@ def search(
     corrected = None
     if corrections:
         corrected = " ".join(corrections.get(word, word) for word in str(text).split())
-    if filters or missing_extra or corrected or ignored:
+    if filters or missing_extra or corrected or unmatched:
         answer = replace(
             answer,
             filters=tuple(filters),
             missing_extra=missing_extra,
             corrected=corrected,
-            ignored=ignored,
+            unmatched_phrases=unmatched,
         )
     return answer
 
@@ -303,7 +303,7 @@ def _answer(
         items |= state.items.read(connection, unread)
     shown = [row for row in best if row[0] in items]
     results = tuple(
-        Hit.of(items[number].values, score, match.get(number, 0.0), why.get(number, ()))
+        Hit.from_stored(items[number].values, score, match.get(number, 0.0), why.get(number, ()))
         for number, score, _ in shown
     )
     explanation = None
@@ -332,7 +332,7 @@ def browse(
         check_names(connection, conditions if not n_met else (), order)
         numbers = first_in_order(connection, conditions, order, descending, offset, k)
         items = read_fields(connection, numbers)
-    hits = tuple(Hit.of(items[number], 0.0) for number in numbers)
+    hits = tuple(Hit.from_stored(items[number], 0.0) for number in numbers)
     spent = {"encode": 0.0, "search": 0.0, "items": 1e3 * (time.perf_counter() - started)}
     return Answer(hits, n_items, n_met, 0, spent)
 

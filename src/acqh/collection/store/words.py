@@ -174,7 +174,7 @@ def settle_words(
     def is_missing(words: str) -> bool:
         return not any(len(one.postings(connection, _quoted(words)).numbers) for one in indexes)
 
-    ignored = tuple(filter(is_missing, query.phrases))
+    unmatched = tuple(filter(is_missing, query.phrases))
     corrections = {
         term: word
         for term in (query.terms if correct is not None else ())
@@ -182,18 +182,18 @@ def settle_words(
         and (word := correct(term)) is not None  # type: ignore[misc]
         and not _begun(connection, term, index)
     }
-    if not ignored and not corrections:
-        return query, corrections, ignored
-    words = (word for phrase in ignored for word in phrase.split())
+    if not unmatched and not corrections:
+        return query, corrections, unmatched
+    words = (word for phrase in unmatched for word in phrase.split())
     telling = (word for word in words if word.lower() not in _COMMON)
     terms = (*(corrections.get(term, term) for term in query.terms), *telling)
     settled = replace(
         query,
         terms=tuple(dict.fromkeys(terms))[:_MAX_TERMS],
-        phrases=tuple(phrase for phrase in query.phrases if phrase not in ignored),
+        phrases=tuple(phrase for phrase in query.phrases if phrase not in unmatched),
         to_encode=" ".join(corrections.get(word, word) for word in query.to_encode.split()),
     )
-    return settled, corrections, ignored
+    return settled, corrections, unmatched
 
 
 def change_words(

@@ -36,7 +36,7 @@ class DatasetInfo(DatasetFacts):
     originals : tuple of Original
         Files of the publisher that ``acqh datasets prepare`` converts: name, page, size, sha256.
     licence : str
-    differs : str
+    differences : str
         How the data differ from those of the paper.
     preprocessing : str
         Preprocessing of the features in the paper, to be fitted on training rows.

@@ -34,7 +34,7 @@ class DatasetFacts:
     n_labels: int
     views: Mapping[str, str]
     source: str
-    differs: str
+    differences: str
     originals: tuple[Original, ...] = ()
     licence: str = ""
     preprocessing: str = "none"
@@ -59,7 +59,7 @@ class NamedDataset(DatasetFacts):
         Keyword arguments of `load`, with their allowed values as text.
     digests : mapping of str to str
         `hash_matrix` of the views and of ``"labels"`` that the documented results are for.
-    description, n_items, n_labels, views, source, differs, originals, licence
+    description, n_items, n_labels, views, source, differences, originals, licence
         As in DatasetInfo.
     preprocessing, preparation
         As in DatasetInfo.
@@ -74,7 +74,7 @@ class NamedDataset(DatasetFacts):
     ...     n_labels=5,
     ...     views={"image": "noise", "text": "noise"},
     ...     source="made up",
-    ...     differs="the paper does not use it",
+    ...     differences="the paper does not use it",
     ...     load=lambda folder: acqh.make_multiview(50, n_labels=5, random_state=0),
     ... )
     >>> len(toy.load(None))
@@ -282,7 +282,7 @@ _EMOJI = NamedDataset(
     views={"image": "544-d HOG and HSV histogram", "text": "counts of 4,110 words"},
     source="npm emoji-datasource-google 16.0.0 and emojibase-data 17.0.0",
     licence="Apache-2.0 (pictures), MIT and Unicode (texts); see NOTICE",
-    differs="not in the paper",
+    differences="not in the paper",
     preprocessing="split by the column 'family'; text: TfidfTransformer fitted on training rows",
     preparation={
         "text": {
@@ -338,7 +338,7 @@ _WIKI = NamedDataset(
     ),
     licence="not stated; for research",
     digests={"image": "e7b8a3a5d223fc44", "text": "7ecd58b617193ed3", "labels": "df917325ad4e24bb"},
-    differs="no known differences",
+    differences="no known differences",
 )
 
 _MIRFLICKR_PAGE = "https://press.liacs.nl/mirflickr/mirdownload.html"
@@ -374,7 +374,7 @@ _MIRFLICKR25K = NamedDataset(
     ),
     licence="photographs: Creative Commons, by photograph; annotations: for research",
     digests={"image": "36265fa3638b30ac", "text": "dbfd0563815842a9", "labels": "b59392337f3ea11e"},
-    differs="documented results: 15,677 of the 20,015 pairs (the other 4,338 without image: "
+    differences="documented results: 15,677 of the 20,015 pairs (the other 4,338 without image: "
     "include_text_only), edge histograms of 128 x 128 copies; prepared file: all 20,015, edge "
     "histograms recomputed in the same way",
     preprocessing="text: 500-d truncated SVD of the tags (acqh.features.TagSVD), fitted on "
@@ -405,7 +405,7 @@ _NUSWIDE10 = NamedDataset(
         Original("or nus-wide-tc10-xall.mat, -yall.mat and -lall.mat", _NO_PAGE),
     ),
     licence="features, tags and labels: for research",
-    differs="unknown: acqh was never run on the original files, and checks only the shape",
+    differences="unknown: acqh was never run on the original files, and checks only the shape",
 )
 
 _UCI_MFEAT = NamedDataset(
@@ -441,7 +441,7 @@ _UCI_MFEAT = NamedDataset(
     ),
     licence="CC BY 4.0",
     digests={"image": "b9815ae4ab620a4a", "text": "c7b1873a028886e8", "labels": "02592e6a3e0de30e"},
-    differs="the paper does not use it",
+    differences="the paper does not use it",
 )
 
 _COCO_PAGE = "https://cocodataset.org/#download"
@@ -464,7 +464,7 @@ _COCO = NamedDataset(
         ),
     ),
     licence="captions: CC BY 4.0; photographs: terms of Flickr, by photograph",
-    differs="the paper does not use it",
+    differences="the paper does not use it",
 )
 
 DATASETS: Mapping[str, NamedDataset] = MappingProxyType(

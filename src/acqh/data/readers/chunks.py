@@ -150,7 +150,7 @@ class Chunks(Sequence[Chunk]):
 
 
 def read_chunks(
-    chunks: Iterable[Chunk], *, ahead: bool = False
+    chunks: Iterable[Chunk], *, prefetch: bool = False
 ) -> Generator[MultiViewData, None, None]:
     """Read chunks in order.
 
@@ -160,7 +160,7 @@ def read_chunks(
     Parameters
     ----------
     chunks : iterable of Chunk
-    ahead : bool, default False
+    prefetch : bool, default False
         Read the next chunk in a thread while the caller uses this one: faster, but keeps two
         chunks in memory.
 
@@ -184,7 +184,7 @@ def read_chunks(
     [[2, 3], [4]]
     """
     rows = _read_in_order(chunks)
-    return _read_ahead(rows) if ahead else rows
+    return _read_ahead(rows) if prefetch else rows
 
 
 def _read_in_order(chunks: Iterable[Chunk]) -> Generator[MultiViewData, None, None]:

@@ -95,7 +95,7 @@ export class Engine {
     const end = performance.now();
     const times = { encode: encoded - started, search: searched - encoded, items: end - searched, total: end - started };
     const explanation = body.explain ? explain(codes, query.vector, best) : null;
-    return this.#answer(query.words?.ignored ?? [], hits, n_candidates, query.vector ? codes.n_items : 0, times, explanation);
+    return this.#answer(query.words?.unmatched ?? [], hits, n_candidates, query.vector ? codes.n_items : 0, times, explanation);
   }
 
   async browse({ k, where, order, descending }) {
@@ -114,10 +114,10 @@ export class Engine {
   }
 
   /** An answer with the fields of the server's. */
-  #answer(ignored, hits, n_candidates, n_scanned, milliseconds, explanation) {
+  #answer(unmatched, hits, n_candidates, n_scanned, milliseconds, explanation) {
     const { n_items, n_codebooks: bytes_per_item } = this.facts.codes;
     const n_confident = hits.filter(({ match }) => match > 0.5).length;
-    return { hits, n_confident, n_items, n_candidates, n_scanned, bytes_per_item, milliseconds, explanation, filters: [], corrected: null, ignored, missing_extra: null };
+    return { hits, n_confident, n_items, n_candidates, n_scanned, bytes_per_item, milliseconds, explanation, filters: [], corrected: null, unmatched_phrases: unmatched, missing_extra: null };
   }
 
   // --- steps -------------------------------------------------------------------------------------
@@ -154,11 +154,11 @@ export class Engine {
   /** A query without the phrases that no item has, whose words become terms. */
   async #settled(words, lookup) {
     const counts = await Promise.all(words.phrases.map(async (phrase) => (await lookup.phrase(phrase)).size));
-    const ignored = words.phrases.filter((_, at) => !counts[at]);
-    if (!ignored.length) return { ...words, ignored };
-    const added = ignored.flatMap((phrase) => phrase.split(/\s+/u)).filter((word) => word && isTelling(word));
+    const unmatched = words.phrases.filter((_, at) => !counts[at]);
+    if (!unmatched.length) return { ...words, unmatched };
+    const added = unmatched.flatMap((phrase) => phrase.split(/\s+/u)).filter((word) => word && isTelling(word));
     const terms = [...new Set([...words.terms, ...added])];
-    return { ...words, ignored, terms, spoken: terms.filter((term) => !isSign(term)), phrases: words.phrases.filter((_, at) => counts[at]) };
+    return { ...words, unmatched, terms, spoken: terms.filter((term) => !isSign(term)), phrases: words.phrases.filter((_, at) => counts[at]) };
   }
 
   /** 1 for each item that meets the filter, and their number; null for all. */

@@ -61,7 +61,7 @@ class SiteReport:
     n_items : int
     n_bytes : dict of str to int
         By part: "page", "codes", "words", "texts", "images", "map", "queries", "start".
-    n_first : int
+    n_initial_bytes : int
         Bytes that a browser fetches before the first answer, without thumbnails.
     n_written, n_removed : int
         Number of new files and of removed ones.
@@ -80,7 +80,7 @@ class SiteReport:
 
     n_items: int
     n_bytes: dict[str, int]
-    n_first: int
+    n_initial_bytes: int
     n_written: int
     n_removed: int
     fields: tuple[str, ...]
@@ -96,7 +96,7 @@ def site(
     thumbnails: int | None = 128,
     where: Where = None,
     base_url: str | None = None,
-    words: bool = False,
+    index_all_fields: bool = False,
     progress: Progress | None = None,
 ) -> SiteReport:
     """Write a collection as a static site with the web interface, for any web host.
@@ -127,7 +127,7 @@ def site(
         Publish only the items that meet this filter, as for `Collection.search`.
     base_url : str, optional
         Address of the originals. The field ``file`` is appended to it, and so published.
-    words : bool, default False
+    index_all_fields : bool, default False
         Publish the words of file names, folders and unpublished fields, so that they are found as
         in the collection.
     progress : callable, optional
@@ -183,7 +183,7 @@ def site(
     ids = _public_ids((item.id for item in items), collection.opened.facts.site_key)
     images, slots = _images(site_folder, items, small, report)
     report(0, None, "writing texts")
-    named = selected if words else items
+    named = selected if index_all_fields else items
     facts: dict[str, Any] = {
         "name": collection.path.stem,
         "codes": _codes(site_folder, collection, items),
@@ -206,8 +206,8 @@ def site(
     start = _start(site_folder, facts, items, small, base_url)
     n_removed = site_folder.finish(start)
     fetched = (size for name, size in site_folder.files.items() if name.startswith(_FIRST))
-    n_first = site_folder.parts["page"] + sum(fetched)
-    n_files = n_first, site_folder.n_written, n_removed
+    n_initial_bytes = site_folder.parts["page"] + sum(fetched)
+    n_files = n_initial_bytes, site_folder.n_written, n_removed
     n_unread = 0 if small is None else len(small.unread)
     return SiteReport(len(items), site_folder.parts, *n_files, tuple(fields), n_unread)
 

@@ -78,10 +78,10 @@ export function verdictOf(hits) {
 }
 
 /** What was searched for instead of what was typed. */
-export function notesOf({ corrected, ignored, missing_extra: extra }) {
+export function notesOf({ corrected, unmatched_phrases: phrases, missing_extra: extra }) {
   const notes = [];
   if (corrected) notes.push(t("note.corrected", { query: corrected }));
-  if (ignored?.length) notes.push(t("note.ignored", { phrases: ignored.map((phrase) => t("note.phrase", { phrase })).join(", ") }));
+  if (phrases?.length) notes.push(t("note.unmatched", { phrases: phrases.map((phrase) => t("note.phrase", { phrase })).join(", ") }));
   if (extra) notes.push(t("note.extra", { extra: `acqh[${extra}]` }));
   return notes.join(" ");
 }
