@@ -85,7 +85,7 @@ def test_images_are_limited_by_an_argument(tmp_path):
         assert built.add(items[3], max_pixels=100).ids == ()
         assert built.upsert(items[3], max_pixels=200).ids == ("3",)
         built.search(image=image(8), max_pixels=64)
-        with pytest.raises(ImageError, match="more than the 63 allowed"):
+        with pytest.raises(ImageError, match="63"):
             built.search(image=image(8), max_pixels=63)
         photos = tmp_path / "photos"
         photos.mkdir()

@@ -138,7 +138,7 @@ def test_data_that_brings_features_is_searched_by_features(tmp_path):
         numbers = [int(hit.id) for hit in answer.hits]
         result = [data.label_names[int(data.labels[number].argmax())] for number in numbers]
         assert result.count(expected) > 14
-        with pytest.raises(CollectionError, match="one row at a time"):
+        with pytest.raises(CollectionError, match="one row"):
             collection.search(image=data.views["image"][:5])
         with pytest.raises(CollectionError, match="built from features"):
             collection.add(Item(text="rose"))

@@ -99,7 +99,7 @@ def test_a_table_that_unpacks_to_far_more_is_rejected_before_it_is_unpacked(
     assert path.stat().st_size < 100_000
 
     def use():
-        with pytest.raises(InvalidInputError, match=r"would take .* if you trust the file"):
+        with pytest.raises(InvalidInputError, match="trust"):
             READERS[how](path)
 
     # Only reading a record batch tells what it takes.

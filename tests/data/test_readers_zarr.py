@@ -102,14 +102,14 @@ def test_a_huge_declared_shape_allocates_nothing(tmp_path: Path, form: int) -> N
     edit(path, "image", shape=[10**13, 2])
     with pytest.raises(CorruptBundleError, match="lacks the chunk"):
         read(path)
-    with pytest.raises(InvalidInputError, match="more than the 268,435,456 allowed"):
+    with pytest.raises(InvalidInputError, match="268,435,456"):
         list_chunks(path, chunk_size=10**12, fill_missing=True)[0].read()
 
 
 def test_a_huge_declared_chunk_allocates_nothing(tmp_path: Path) -> None:
     path = write(tmp_path / "a.zarr", 2, image=np.ones((4, 2)))
     edit(path, "image", chunks=[10**12, 2])
-    with pytest.raises(InvalidInputError, match="more than the 268,435,456 allowed"):
+    with pytest.raises(InvalidInputError, match="268,435,456"):
         read(path)
 
 

@@ -122,7 +122,7 @@ def test_usual_formats_are_read(kind: str) -> None:
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.5])
 def test_truncated_pictures_are_refused_by_name(kind: str, share: float) -> None:
     whole = as_bytes(picture(), kind)
-    with pytest.raises(ImageError, match="image 1 cannot be read"):
+    with pytest.raises(ImageError, match="image 1"):
         HogColor().transform([whole, whole[: int(share * len(whole))]])
 
 
@@ -147,7 +147,7 @@ def test_a_missing_file_is_named() -> None:
 
 
 def test_what_is_no_picture_is_refused() -> None:
-    with pytest.raises(ImageError, match="image 0 is a int"):
+    with pytest.raises(ImageError, match="image 0"):
         HogColor().transform([3])
 
 

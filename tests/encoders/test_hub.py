@@ -198,7 +198,7 @@ def test_a_model_that_the_hub_does_not_have_is_named(hub, name):
 
 def test_a_model_without_a_hub_is_named(gone):
     gone()
-    with pytest.raises(InvalidInputError, match="someone/colours is not a folder"):
+    with pytest.raises(InvalidInputError, match="someone/colours"):
         find_model("someone/colours")
 
 

@@ -63,7 +63,7 @@ def test_view_names_that_contain_each_other_are_distinguished(data, tmp_path):
 
 def test_unsupported_values_are_rejected_and_nothing_is_written(data, tmp_path):
     method = LabelRidge(feature_maps=QuantileTransformer(n_quantiles=5)).fit(data)
-    with pytest.raises(InvalidInputError, match="a QuantileTransformer cannot be stored"):
+    with pytest.raises(InvalidInputError, match="QuantileTransformer"):
         method.save(tmp_path / "never")
     method = LabelRidge().fit(data)
     method.ridge = max

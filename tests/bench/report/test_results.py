@@ -10,7 +10,7 @@ from acqh.errors import CorruptBundleError, InvalidInputError
 def test_the_error_for_a_missing_or_empty_folder_names_the_fix(tmp_path):
     with pytest.raises(InvalidInputError, match=r"nowhere"):
         load_results(tmp_path / "nowhere")
-    with pytest.raises(InvalidInputError, match="no results; first run: acqh bench"):
+    with pytest.raises(InvalidInputError, match="acqh bench"):
         load_results(tmp_path)
 
 

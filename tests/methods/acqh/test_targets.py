@@ -119,7 +119,7 @@ def test_missing_statistics_cannot_become_a_target(data):
     model = acqh.ACQH(8, targets={"sound": 1.0}, **SMALL).fit(views)
     with pytest.raises(InvalidInputError, match="collect with these targets"):
         model.set_params(targets={"image": 1.0}).fit_stats(model.stats_)
-    with pytest.raises(InvalidInputError, match="cosine cannot be a target"):
+    with pytest.raises(InvalidInputError, match="cosine"):
         model.set_params(targets={"image": Target(1, "cosine")}).fit_stats(model.stats_)
     plain = acqh.ACQH(8, **SMALL).fit(data)
     with pytest.raises(InvalidInputError, match="collect"):

@@ -123,7 +123,7 @@ def test_more_bits_than_directions_give_fewer_bits_and_a_warning(method):
 @pytest.mark.parametrize("method", [CVH, SCMOrth, SCMSeq])
 def test_constant_features_are_rejected(method):
     data = acqh.make_multiview(50, n_labels=3, random_state=0)
-    with pytest.raises(InvalidInputError, match="no direction in which the views agree"):
+    with pytest.raises(InvalidInputError, match="direction"):
         method(4).fit({"image": np.ones((50, 3)), "text": data.views["text"]}, data.labels)
 
 

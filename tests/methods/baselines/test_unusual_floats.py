@@ -63,7 +63,7 @@ def test_the_scale_of_a_view_does_not_matter(scale, usual):
 @pytest.mark.parametrize("scale", [1e-300, 1e160, 1e300])
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
 def test_numbers_whose_squares_cannot_be_summed_are_rejected(scale, make):
-    with pytest.raises(ViewError, match=r"scale the features to between 1e-60 and 1e\+60"):
+    with pytest.raises(ViewError, match="scale"):
         fit(make(IMAGE * scale))
 
 
