@@ -25,9 +25,7 @@ VARIABLES: dict[str, Any] = {
 
 def test_a_file_that_is_no_matlab_file(tmp_path: Path) -> None:
     (tmp_path / "a.mat").write_text("hello " * 100)
-    with pytest.raises(
-        CorruptBundleError, match=r"a\.mat"
-    ):
+    with pytest.raises(CorruptBundleError, match=r"a\.mat"):
         read(tmp_path / "a.mat")
 
 

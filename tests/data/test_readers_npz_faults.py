@@ -230,9 +230,7 @@ def test_missing_sparse_arrays_are_named(tmp_path: Path, missing: str) -> None:
 
 def test_label_names_must_be_strings(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", image=np.eye(2), labels=np.eye(2), label_names=np.arange(2))
-    with pytest.raises(
-        CorruptBundleError, match="label_names"
-    ):
+    with pytest.raises(CorruptBundleError, match="label_names"):
         read(tmp_path / "a.npz")
 
 

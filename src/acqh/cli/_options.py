@@ -13,9 +13,14 @@ from acqh.cli._output import reporting
 from acqh.errors import AcqhError, CollectionError, InvalidInputError
 
 
+def option(text: str, panel: str | None, *names: str, **settings: Any) -> Any:
+    """Return an option with this help, in a panel of the help; `settings`: of `typer.Option`."""
+    return Option(*names, help=text, rich_help_panel=panel, **settings)
+
+
 def flag(name: str, text: str, panel: str | None = None) -> Any:
     """Return an option without a value."""
-    return Option(f"--{name}", help=text, rich_help_panel=panel)
+    return option(text, panel, f"--{name}")
 
 
 CollectionArgument = Annotated[
@@ -23,109 +28,86 @@ CollectionArgument = Annotated[
 ]
 ModelArgument = Annotated[Path, Argument(metavar="MODEL", help="Model made by acqh fit.")]
 OverwriteOption = Annotated[bool, flag("overwrite", "Replace the output if it exists.", "Output")]
-ComponentsOption = Annotated[
-    int, Option(min=1, help="Dimensions of query vectors.", rich_help_panel="Model")
-]
+ComponentsOption = Annotated[int, option("Dimensions of query vectors.", "Model", min=1)]
 BytesOption = Annotated[
-    int,
-    Option("--bytes", min=1, max=16, help="Bytes per item, from 1 to 16.", rich_help_panel="Model"),
+    int, option("Bytes per item, from 1 to 16.", "Model", "--bytes", min=1, max=16)
 ]
-ChunkSizeOption = Annotated[
-    int, Option(min=1, help="Number of rows in memory at a time.", rich_help_panel="Resources")
-]
+ChunkSizeOption = Annotated[int, option("Number of rows in memory at a time.", "Resources", min=1)]
 DataDirOption = Annotated[
     Path | None,
-    Option(
+    option(
+        "Folder with the data files. Default: the environment variable ACQH_DATA.",
+        "Input",
         metavar="DIR",
-        help="Folder with the data files. Default: the environment variable ACQH_DATA.",
-        rich_help_panel="Input",
     ),
 ]
-SeedOption = Annotated[int, Option(min=0, help="Random seed.", rich_help_panel="Model")]
+SeedOption = Annotated[int, option("Random seed.", "Model", min=0)]
 MegapixelsOption = Annotated[
     float | None,
-    Option(
+    option(
+        "Skip images of more megapixels. Default: 64.",
+        "Input",
         "--max-megapixels",
         min=1e-6,
         metavar="N",
-        help="Skip images of more megapixels. Default: 64.",
-        rich_help_panel="Input",
     ),
 ]
 LabelSeparatorOption = Annotated[
-    str | None,
-    Option(
-        metavar="TEXT",
-        help="Separator of labels in a table. Default: |.",
-        rich_help_panel="Input",
-    ),
+    str | None, option("Separator of labels in a table. Default: |.", "Input", metavar="TEXT")
 ]
 ItemsColumnOption = Annotated[
     str | None,
-    Option(
-        metavar="NAME",
-        help="Array or column with the items, if the file has several.",
-        rich_help_panel="Input",
-    ),
+    option("Array or column with the items, if the file has several.", "Input", metavar="NAME"),
 ]
 QueriesColumnOption = Annotated[
     str | None,
-    Option(
-        metavar="NAME",
-        help="Array or column with the queries, if the file has several.",
-        rich_help_panel="Input",
-    ),
+    option("Array or column with the queries, if the file has several.", "Input", metavar="NAME"),
 ]
 DaskOption = Annotated[
     str | None,
-    Option(
+    option(
+        "Run on a Dask cluster. 'local' starts one process per core.",
+        "Resources",
         metavar="ADDRESS",
-        help="Run on a Dask cluster. 'local' starts one process per core.",
-        rich_help_panel="Resources",
     ),
 ]
 DeviceOption = Annotated[
-    str | None,
-    Option(
-        metavar="cpu|cuda",
-        help="Run on this device (extra torch).",
-        rich_help_panel="Resources",
-    ),
+    str | None, option("Run on this device (extra torch).", "Resources", metavar="cpu|cuda")
 ]
 TargetsOption = Annotated[
     str | None,
-    Option(
-        metavar="NAME=N,...",
-        help="Weights of labels and views in training, such as labels=0.5,text=0.5. "
+    option(
+        "Weights of labels and views in training, such as labels=0.5,text=0.5. "
         "Default: labels if there are any, otherwise all views; for a collection labels=0.42 "
         "and the rest for images and texts.",
-        rich_help_panel="Model",
+        "Model",
+        metavar="NAME=N,...",
     ),
 ]
 QueryEncoderOption = Annotated[
     Literal["default", "fast"],
-    Option(
-        help="Encoder of query texts: that of the collection, or fast static embeddings.",
+    option(
+        "Encoder of query texts: that of the collection, or fast static embeddings.",
+        "Encoders",
         envvar="ACQH_QUERY_ENCODER",
-        rich_help_panel="Encoders",
     ),
 ]
 LanguageOption = Annotated[
     Language,
-    Option(
-        help="Language of the texts (ISO 639-1). All but English need the extra languages.",
+    option(
+        "Language of the texts (ISO 639-1). All but English need the extra languages.",
+        "Encoders",
         envvar="ACQH_LANGUAGE",
-        rich_help_panel="Encoders",
     ),
 ]
 WhereOption = Annotated[
     list[str] | None,
-    Option(
-        metavar="FIELD=VALUE",
-        help="Use only items with this value, such as label=dog, date=2021-07, kind=photo or "
+    option(
+        "Use only items with this value, such as label=dog, date=2021-07, kind=photo or "
         "tag=violin. Also 'date>=2023-01-31', 'year>2005', kind!=photo, or tag~vio (contains). "
         "May be repeated: all must hold.",
-        rich_help_panel="Filters",
+        "Filters",
+        metavar="FIELD=VALUE",
     ),
 ]
 

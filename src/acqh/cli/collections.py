@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, BadParameter, Exit, Option
+from typer import Argument, BadParameter, Exit
 
 from acqh.cli._options import (
     BytesOption,
@@ -26,6 +26,7 @@ from acqh.cli._options import (
     as_pixels,
     find_id,
     flag,
+    option,
     parse_targets,
 )
 from acqh.cli._output import (
@@ -58,44 +59,42 @@ SourceArgument = Annotated[
 ]
 ImageEncoderOption = Annotated[
     str,
-    Option(
+    option(
+        "Image encoder: efficientnet, hog or a CLIP model. 'auto' takes the best installed one.",
+        "Encoders",
         metavar="NAME",
-        help="Image encoder: efficientnet, hog or a CLIP model. 'auto' takes the best installed "
-        "one.",
-        rich_help_panel="Encoders",
     ),
 ]
 TextEncoderOption = Annotated[
     str,
-    Option(
+    option(
+        "Text encoder: minilm, tfidf or a CLIP model. 'auto' takes the best installed one.",
+        "Encoders",
         metavar="NAME",
-        help="Text encoder: minilm, tfidf or a CLIP model. 'auto' takes the best installed one.",
-        rich_help_panel="Encoders",
     ),
 ]
 EncoderOption = Annotated[
     str | None,
-    Option(
-        metavar="NAME",
-        help="CLIP model for images and texts: a name that acqh encoders lists, OWNER/NAME on the "
+    option(
+        "CLIP model for images and texts: a name that acqh encoders lists, OWNER/NAME on the "
         "Hugging Face Hub, or a folder. Downloaded if needed.",
-        rich_help_panel="Encoders",
+        "Encoders",
+        metavar="NAME",
     ),
 ]
 ImageRootOption = Annotated[
     Path | None,
-    Option(
+    option(
+        "Folder with the images of a table. Default: the folder of the table.",
+        "Input",
         metavar="DIR",
-        help="Folder with the images of a table. Default: the folder of the table.",
-        rich_help_panel="Input",
     ),
 ]
 StrictOption = Annotated[
     bool, flag("strict", "Stop at the first item that cannot be read.", "Input")
 ]
 OcrOption = Annotated[
-    bool,
-    flag("ocr", "Read the text in images that look like documents or screenshots.", "Input"),
+    bool, flag("ocr", "Read the text in images that look like documents or screenshots.", "Input")
 ]
 OcrAllOption = Annotated[
     bool, flag("ocr-all", "Read the text in all images: 1 to 10 s of processor time each.", "Input")
@@ -119,12 +118,7 @@ def build(
     targets: TargetsOption = None,
     seed: SeedOption = 0,
     out: Annotated[
-        Path | None,
-        Option(
-            metavar="PATH",
-            help="Collection to create. Default: SOURCE.acqh.",
-            rich_help_panel="Output",
-        ),
+        Path | None, option("Collection to create. Default: SOURCE.acqh.", "Output", metavar="PATH")
     ] = None,
     overwrite: Annotated[
         bool, flag("overwrite", "Replace the collection if it exists.", "Output")
@@ -156,8 +150,8 @@ def build(
               "--max-megapixels": max_megapixels, "--ocr": ocr, "--ocr-all": ocr_all}  # fmt: skip
     unused = {"features": of_tables | of_raw, "images": of_tables}.get(kind, {})
     reason = "the file has vectors" if kind == "features" else "the folder has no table"
-    for option in (option for option, value in unused.items() if value):
-        output.note(f"acqh: {option} has no effect: {reason}")
+    for name in (name for name, value in unused.items() if value):
+        output.note(f"acqh: {name} has no effect: {reason}")
     for table in source.glob("metadata.*") if kind == "images" else ():
         output.note(f"acqh: {table.name} is ignored: it has no column file_name")
     names = {"image_encoder": encoder or image_encoder, "text_encoder": encoder or text_encoder}
@@ -239,13 +233,7 @@ def open_folder(
     ],
     port: Annotated[
         int,
-        Option(
-            min=0,
-            max=65535,
-            metavar="N",
-            help="Port to listen on; 0 takes a free one.",
-            rich_help_panel="Network",
-        ),
+        option("Port to listen on; 0 takes a free one.", "Network", min=0, max=65535, metavar="N"),
     ] = 0,
     watch: Annotated[
         bool, flag("watch", "Keep the collection in sync while the folder changes.", "Input")
@@ -334,25 +322,18 @@ def add(
     table: Annotated[
         Path | None, Argument(metavar="TABLE", help="Table as for acqh build, or use options.")
     ] = None,
-    image: Annotated[
-        Path | None, Option(metavar="FILE", help="Image of one item.", rich_help_panel="One item")
-    ] = None,
-    text: Annotated[str, Option(help="Text of the item.", rich_help_panel="One item")] = "",
+    image: Annotated[Path | None, option("Image of one item.", "One item", metavar="FILE")] = None,
+    text: Annotated[str, option("Text of the item.", "One item")] = "",
     label: Annotated[
-        list[str] | None,
-        Option(
-            metavar="NAME",
-            help="Label of the item; may be repeated.",
-            rich_help_panel="One item",
-        ),
+        list[str] | None, option("Label of the item; may be repeated.", "One item", metavar="NAME")
     ] = None,
     identifier: Annotated[
         str | None,
-        Option(
+        option(
+            "Id of the item. Default: the path of its image, or a digest.",
+            "One item",
             "--id",
             metavar="ID",
-            help="Id of the item. Default: the path of its image, or a digest.",
-            rich_help_panel="One item",
         ),
     ] = None,
     label_separator: LabelSeparatorOption = None,
@@ -467,9 +448,7 @@ def sync(
     forget: Annotated[
         bool,
         flag(
-            "forget",
-            "Also discard the remembered captions and labels of removed items.",
-            "Changes",
+            "forget", "Also discard the remembered captions and labels of removed items.", "Changes"
         ),
     ] = False,
     max_megapixels: MegapixelsOption = None,

@@ -11,11 +11,9 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Option
-
 from acqh import __version__
 from acqh._core.runtime import Progress
-from acqh.cli._options import flag
+from acqh.cli._options import flag, option
 from acqh.cli._output import Reporter, output, print_result, print_rows, print_table, reporting
 from acqh.cli.search import serve as serve_collection
 from acqh.errors import AcqhError
@@ -31,37 +29,28 @@ def demo(
     ] = False,
     serve: Annotated[
         bool | None,
-        Option(
-            "--serve/--no-serve",
-            help="Start the web interface, until Ctrl-C. Default: on a terminal, unless the "
+        option(
+            "Start the web interface, until Ctrl-C. Default: on a terminal, unless the "
             "environment variable CI is set or --json is passed.",
-            rich_help_panel="Network",
+            "Network",
+            "--serve/--no-serve",
         ),
     ] = None,
     open_browser: Annotated[
-        bool,
-        Option("--open/--no-open", "-o", help="Open the browser.", rich_help_panel="Network"),
+        bool, option("Open the browser.", "Network", "--open/--no-open", "-o")
     ] = True,
     port: Annotated[
-        int,
-        Option(
-            min=0,
-            max=65535,
-            help="Port to listen on; 0 takes a free one.",
-            rich_help_panel="Network",
-        ),
+        int, option("Port to listen on; 0 takes a free one.", "Network", min=0, max=65535)
     ] = 0,
     cache_dir: Annotated[
         Path | None,
-        Option(
+        option(
+            "Folder that keeps the collection. Default: the cache of the user.",
+            "Output",
             metavar="DIR",
-            help="Folder that keeps the collection. Default: the cache of the user.",
-            rich_help_panel="Output",
         ),
     ] = None,
-    seed: Annotated[
-        int, Option(min=0, help="Random seed of the evaluation.", rich_help_panel="Output")
-    ] = 0,
+    seed: Annotated[int, option("Random seed of the evaluation.", "Output", min=0)] = 0,
 ) -> None:
     """Search 1,906 emoji by text in the browser.
 

@@ -5,16 +5,15 @@ from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Any
 
-from typer import Option
-
+from acqh.cli._options import option
 from acqh.cli._output import output, print_done, print_result, print_table
 
 DownloadOption = Annotated[
     str | None,
-    Option(
+    option(
+        "Download a CLIP model, such as siglip or OWNER/NAME@REVISION, and exit.",
+        "Input",
         metavar="NAME",
-        help="Download a CLIP model, such as siglip or OWNER/NAME@REVISION, and exit.",
-        rich_help_panel="Input",
     ),
 ]
 

@@ -6,13 +6,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from typer import Argument, Option
+from typer import Argument
 
 from acqh.cli._options import (
     CollectionArgument,
     OverwriteOption,
     WhereOption,
     flag,
+    option,
     parse_list,
 )
 from acqh.cli._output import count, print_done, print_result, reporting
@@ -24,17 +25,10 @@ SourceArgument = Annotated[
         help="Collection made by acqh build, or index made by acqh compress or acqh index.",
     ),
 ]
-FileOption = Annotated[
-    Path, Option(metavar="FILE", help="File to write.", rich_help_panel="Output")
-]
+FileOption = Annotated[Path, option("File to write.", "Output", metavar="FILE")]
 CodesOption = Annotated[bool, flag("codes", "Write codes instead of vectors.", "Contents")]
 MetadataOption = Annotated[
-    bool,
-    Option(
-        "--metadata/--no-metadata",
-        help="Also write texts, labels and fields.",
-        rich_help_panel="Contents",
-    ),
+    bool, option("Also write texts, labels and fields.", "Contents", "--metadata/--no-metadata")
 ]
 
 
@@ -42,33 +36,31 @@ def site(
     source: CollectionArgument,
     out: Annotated[
         Path | None,
-        Option(
+        option(
+            "Folder to write. A site in it is updated. Default: the name of COLLECTION with -site.",
+            "Output",
             metavar="DIR",
-            help="Folder to write. A site in it is updated. Default: the name of COLLECTION with "
-            "-site.",
-            rich_help_panel="Output",
         ),
     ] = None,
     captions: Annotated[
-        bool,
-        Option("--captions/--no-captions", help="Publish texts.", rich_help_panel="Contents"),
+        bool, option("Publish texts.", "Contents", "--captions/--no-captions")
     ] = True,
     fields: Annotated[
         str,
-        Option(
+        option(
+            "Fields to publish, such as date,author. Default: none.",
+            "Contents",
             metavar="NAME,...",
-            help="Fields to publish, such as date,author. Default: none.",
             show_default=False,
-            rich_help_panel="Contents",
         ),
     ] = "",
     thumbnails: Annotated[
         Literal["none", "48", "64", "96", "128", "160", "320"],
-        Option(
-            metavar="N",
-            help="Longest side of thumbnails in pixels: none, 48, 64, 96, 128, 160 or 320. Above "
+        option(
+            "Longest side of thumbnails in pixels: none, 48, 64, 96, 128, 160 or 320. Above "
             "128 they are made from the original files.",
-            rich_help_panel="Contents",
+            "Contents",
+            metavar="N",
         ),
     ] = "128",
     index_all_fields: Annotated[
@@ -82,10 +74,10 @@ def site(
     where: WhereOption = None,
     base_url: Annotated[
         str | None,
-        Option(
+        option(
+            "Address of the folder with the original images, to link to them.",
+            "Contents",
             metavar="URL",
-            help="Address of the folder with the original images, to link to them.",
-            rich_help_panel="Contents",
         ),
     ] = None,
 ) -> None:

@@ -9,7 +9,7 @@ from shutil import rmtree
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
-from typer import Argument, BadParameter, Option
+from typer import Argument, BadParameter
 
 from acqh.cli._options import (
     BytesOption,
@@ -25,6 +25,7 @@ from acqh.cli._options import (
     TargetsOption,
     check_kind,
     flag,
+    option,
     parse_targets,
     working,
 )
@@ -42,34 +43,31 @@ from acqh.errors import InvalidInputError
 
 PlotOption = Annotated[
     Path | None,
-    Option(
-        metavar="FILE",
-        help="Plot recall against bytes per item to a .svg, .png or .pdf file.",
-        rich_help_panel="Output",
+    option(
+        "Plot recall against bytes per item to a .svg, .png or .pdf file.", "Output", metavar="FILE"
     ),
 ]
 RerankOption = Annotated[
     Path | None,
-    Option(
-        metavar="FILE",
-        help="Re-rank hits by the vectors of this .npy file, in the order of the items: the "
+    option(
+        "Re-rank hits by the vectors of this .npy file, in the order of the items: the "
         "vectors themselves, or those of acqh compress --keep.",
-        rich_help_panel="Input",
+        "Input",
+        metavar="FILE",
     ),
 ]
 RerankKOption = Annotated[
     int | None,
-    Option(
+    option(
+        "Number of hits to re-rank per query. Default: 200, or k if that is more.",
+        "Resources",
         min=1,
-        help="Number of hits to re-rank per query. Default: 200, or k if that is more.",
-        rich_help_panel="Resources",
     ),
 ]
 DataArgument = Annotated[
     str,
     Argument(
-        metavar="DATA",
-        help="File or folder of features (.npz, .npy, Zarr, .mat, Parquet, CSV).",
+        metavar="DATA", help="File or folder of features (.npz, .npy, Zarr, .mat, Parquet, CSV)."
     ),
 ]
 IndexesArgument = Annotated[
@@ -77,13 +75,13 @@ IndexesArgument = Annotated[
 ]
 SimilarityOption = Annotated[
     Literal["shared", "dot", "cosine", "jaccard"],
-    Option(help="Similarity of items by their labels.", rich_help_panel="Model"),
+    option("Similarity of items by their labels.", "Model"),
 ]
 
 
 def fit(
     data: DataArgument,
-    out: Annotated[Path, Option(metavar="DIR", help="Model to write.", rich_help_panel="Output")],
+    out: Annotated[Path, option("Model to write.", "Output", metavar="DIR")],
     n_components: ComponentsOption = 32,
     n_codebooks: BytesOption = 4,
     similarity: SimilarityOption = "shared",
@@ -131,10 +129,10 @@ def encode(
     data: DataArgument,
     out: Annotated[
         Path,
-        Option(
+        option(
+            "File .npy to write, or folder. An interrupted run into a folder continues.",
+            "Output",
             metavar="PATH",
-            help="File .npy to write, or folder. An interrupted run into a folder continues.",
-            rich_help_panel="Output",
         ),
     ],
     by_labels: Annotated[
@@ -185,14 +183,9 @@ def encode(
 def index(
     model: ModelArgument,
     codes: Annotated[list[Path], Argument(metavar="CODES", help="Codes made by acqh encode.")],
-    out: Annotated[Path, Option(metavar="DIR", help="Index to write.", rich_help_panel="Output")],
+    out: Annotated[Path, option("Index to write.", "Output", metavar="DIR")],
     shards: Annotated[
-        int | None,
-        Option(
-            min=1,
-            help="Number of shards, which are searched as one index.",
-            rich_help_panel="Resources",
-        ),
+        int | None, option("Number of shards, which are searched as one index.", "Resources", min=1)
     ] = None,
     dask: DaskOption = None,
     overwrite: OverwriteOption = False,
@@ -264,67 +257,50 @@ def compress(
     ],
     queries: Annotated[
         str | None,
-        Option(
-            metavar="FILE",
-            help="Sample of query vectors, to optimize the codes for.",
-            rich_help_panel="Input",
-        ),
+        option("Sample of query vectors, to optimize the codes for.", "Input", metavar="FILE"),
     ] = None,
     items_column: ItemsColumnOption = None,
     queries_column: QueriesColumnOption = None,
     n_bytes: Annotated[
-        int,
-        Option(
-            "--bytes",
-            min=1,
-            max=64,
-            help="Bytes per item, from 1 to 64.",
-            rich_help_panel="Model",
-        ),
+        int, option("Bytes per item, from 1 to 64.", "Model", "--bytes", min=1, max=64)
     ] = 8,
     metric: Annotated[
         Literal["ip", "cosine", "l2"],
-        Option(
-            help="Inner product, cosine similarity or Euclidean distance.",
-            rich_help_panel="Model",
-        ),
+        option("Inner product, cosine similarity or Euclidean distance.", "Model"),
     ] = "ip",
     append: Annotated[
         Path | None,
-        Option(
+        option(
+            "Add the vectors to this index, with its codebooks, instead of writing a new one.",
+            "Output",
             metavar="INDEX",
-            help="Add the vectors to this index, with its codebooks, instead of writing a new one.",
-            rich_help_panel="Output",
         ),
     ] = None,
     keep: Annotated[
         Literal["float16", "int8"] | None,
-        Option(
-            help="Also write the vectors in 2 bytes or 1 byte per dimension, to re-rank by, as "
+        option(
+            "Also write the vectors in 2 bytes or 1 byte per dimension, to re-rank by, as "
             "DIR.float16.npy or DIR.int8.npy without the suffix of DIR.",
-            rich_help_panel="Output",
+            "Output",
         ),
     ] = None,
     rerank: RerankOption = None,
     sweep: Annotated[
         str | None,
-        Option(
+        option(
+            "Measure several numbers of bytes per item, such as 2,4,8, and write no index.",
+            "Model",
             metavar="N,N,...",
-            help="Measure several numbers of bytes per item, such as 2,4,8, and write no index.",
-            rich_help_panel="Model",
         ),
     ] = None,
     train_size: Annotated[
-        int,
-        Option(min=1, help="Largest number of items to train on.", rich_help_panel="Model"),
+        int, option("Largest number of items to train on.", "Model", min=1)
     ] = 65_536,
     seed: SeedOption = 0,
     chunk_size: ChunkSizeOption = 16_384,
     device: DeviceOption = None,
     dask: DaskOption = None,
-    out: Annotated[
-        Path | None, Option(metavar="DIR", help="Index to write.", rich_help_panel="Output")
-    ] = None,
+    out: Annotated[Path | None, option("Index to write.", "Output", metavar="DIR")] = None,
     plot: PlotOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
@@ -466,26 +442,18 @@ def _draw(file: Path | None, overwrite: bool, points: dict[str, list[tuple[float
 
 def recall(
     indexes: Annotated[
-        list[Path],
-        Argument(metavar="INDEX", help="Indexes of acqh or Faiss, or tables of ids."),
+        list[Path], Argument(metavar="INDEX", help="Indexes of acqh or Faiss, or tables of ids.")
     ],
-    items: Annotated[
-        str,
-        Option(metavar="FILE", help="Vectors that were indexed.", rich_help_panel="Input"),
-    ],
-    queries: Annotated[str, Option(metavar="FILE", help="Query vectors.", rich_help_panel="Input")],
+    items: Annotated[str, option("Vectors that were indexed.", "Input", metavar="FILE")],
+    queries: Annotated[str, option("Query vectors.", "Input", metavar="FILE")],
     items_column: ItemsColumnOption = None,
     queries_column: QueriesColumnOption = None,
     at: Annotated[
-        str,
-        Option(metavar="N,...", help="Numbers of hits to measure.", rich_help_panel="Measure"),
+        str, option("Numbers of hits to measure.", "Measure", metavar="N,...")
     ] = "1,10,100",
     metric: Annotated[
         Literal["ip", "cosine", "l2"] | None,
-        Option(
-            help="Metric of the exact search. Default: that of the indexes, or ip.",
-            rich_help_panel="Measure",
-        ),
+        option("Metric of the exact search. Default: that of the indexes, or ip.", "Measure"),
     ] = None,
     rerank: RerankOption = None,
     rerank_k: RerankKOption = None,
@@ -563,37 +531,26 @@ def query(
     queries: Annotated[str, Argument(metavar="QUERIES", help="File or folder of query vectors.")],
     model: Annotated[
         Path | None,
-        Option(
-            metavar="DIR",
-            help="Model made by acqh fit, if the queries are features.",
-            rich_help_panel="Input",
-        ),
+        option("Model made by acqh fit, if the queries are features.", "Input", metavar="DIR"),
     ] = None,
     modality: Annotated[
         str | None,
-        Option(
+        option(
+            "Modality of the queries, such as image or text; or their array in the file.",
+            "Input",
             metavar="NAME",
-            help="Modality of the queries, such as image or text; or their array in the file.",
-            rich_help_panel="Input",
         ),
     ] = None,
-    k: Annotated[
-        int, Option("-k", min=1, help="Number of hits per query.", rich_help_panel="Output")
-    ] = 10,
+    k: Annotated[int, option("Number of hits per query.", "Output", "-k", min=1)] = 10,
     rerank: RerankOption = None,
     rerank_k: RerankKOption = None,
     out: Annotated[
         Path | None,
-        Option(
-            metavar="FILE",
-            help="File .csv or .parquet to write. Default: print CSV.",
-            rich_help_panel="Output",
-        ),
+        option("File .csv or .parquet to write. Default: print CSV.", "Output", metavar="FILE"),
     ] = None,
     overwrite: OverwriteOption = False,
     chunk_size: Annotated[
-        int,
-        Option(min=1, help="Number of queries in memory at a time.", rich_help_panel="Resources"),
+        int, option("Number of queries in memory at a time.", "Resources", min=1)
     ] = 8_192,
     dask: DaskOption = None,
 ) -> None:

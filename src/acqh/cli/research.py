@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, BadParameter, Context, Exit, Option
+from typer import Argument, BadParameter, Context, Exit
 
-from acqh.cli._options import DataDirOption, flag, parse_list
+from acqh.cli._options import DataDirOption, flag, option, parse_list
 from acqh.cli._output import count, print_result, print_table, reporting
 from acqh.errors import InvalidInputError
 
@@ -18,75 +18,55 @@ DataArgument = Annotated[
 ]
 OutOption = Annotated[
     Path,
-    Option(
-        metavar="DIR",
-        help="Folder for the results. An interrupted run in it continues.",
-        rich_help_panel="Output",
-    ),
+    option("Folder for the results. An interrupted run in it continues.", "Output", metavar="DIR"),
 ]
 MethodsOption = Annotated[
     str,
-    Option(
+    option(
+        "Methods, such as acqh,dch. 'NAME rbf' or 'NAME kernel' adds kernel features.",
+        "Methods",
         metavar="NAME,...",
-        help="Methods, such as acqh,dch. 'NAME rbf' or 'NAME kernel' adds kernel features.",
-        rich_help_panel="Methods",
     ),
 ]
 # The trivial baselines that --methods all includes.
 _TRIVIAL = ("label-ridge", "cca", "random")
 MethodFilesOption = Annotated[
     list[str] | None,
-    Option(
+    option(
+        "A method of your own, such as mine.py:Mine; may be repeated.",
+        "Methods",
         "--method-file",
         metavar="FILE:CLASS",
-        help="A method of your own, such as mine.py:Mine; may be repeated.",
-        rich_help_panel="Methods",
     ),
 ]
 BytesOption = Annotated[
-    str,
-    Option(
-        "--bytes",
-        metavar="N,...",
-        help="Bytes per item, from 1 to 16.",
-        rich_help_panel="Methods",
-    ),
+    str, option("Bytes per item, from 1 to 16.", "Methods", "--bytes", metavar="N,...")
 ]
 SplitsOption = Annotated[
     int | None,
-    Option(
-        min=1,
-        help="Number of random splits. Default: 5 with all methods, otherwise 1.",
-        rich_help_panel="Protocol",
-    ),
+    option("Number of random splits. Default: 5 with all methods, otherwise 1.", "Protocol", min=1),
 ]
 SeedOption = Annotated[
-    int,
-    Option(
-        min=0,
-        help="Random seed of the first split; the next ones follow.",
-        rich_help_panel="Protocol",
-    ),
+    int, option("Random seed of the first split; the next ones follow.", "Protocol", min=0)
 ]
 ProtocolOption = Annotated[
     str | None,
-    Option(
+    option(
+        "Protocols: labelled, unlabelled, label-free or field. Default: the first two.",
+        "Protocol",
         metavar="NAME,...",
-        help="Protocols: labelled, unlabelled, label-free or field. Default: the first two.",
-        rich_help_panel="Protocol",
     ),
 ]
 SplitOption = Annotated[
     str | None,
-    Option(
+    option(
+        "Split that comes with the data, instead of random ones.",
+        "Protocol",
         metavar="official|NAME",
-        help="Split that comes with the data, instead of random ones.",
-        rich_help_panel="Protocol",
     ),
 ]
 ThreadsOption = Annotated[
-    int | None,
-    Option(min=1, help="Number of threads. Default: one per core.", rich_help_panel="Resources"),
+    int | None, option("Number of threads. Default: one per core.", "Resources", min=1)
 ]
 
 
@@ -208,18 +188,14 @@ def report(
     directory: Annotated[Path, Argument(metavar="DIR", help="Folder of acqh bench.")],
     out: Annotated[
         Path | None,
-        Option(
-            metavar="DIR",
-            help="Folder to write. Default: the folder report in DIR.",
-            rich_help_panel="Output",
-        ),
+        option("Folder to write. Default: the folder report in DIR.", "Output", metavar="DIR"),
     ] = None,
     merge: Annotated[
         list[Path] | None,
-        Option(
+        option(
+            "Results of others with the columns of results.csv; may be repeated.",
+            "Input",
             metavar="CSV",
-            help="Results of others with the columns of results.csv; may be repeated.",
-            rich_help_panel="Input",
         ),
     ] = None,
 ) -> None:
@@ -294,27 +270,27 @@ def prepare(
     name: Annotated[str, Argument(metavar="NAME", help="Data set that acqh datasets lists.")],
     source: Annotated[
         Path,
-        Option(
+        option(
+            "Folder with the original files or their .zip archives.",
+            "Input",
             "--from",
             metavar="FOLDER",
-            help="Folder with the original files or their .zip archives.",
-            rich_help_panel="Input",
         ),
     ],
     data_dir: Annotated[
         Path | None,
-        Option(
+        option(
+            "Folder to write to. Default: the environment variable ACQH_DATA.",
+            "Output",
             metavar="DIR",
-            help="Folder to write to. Default: the environment variable ACQH_DATA.",
-            rich_help_panel="Output",
         ),
     ] = None,
     features: Annotated[
         str,
-        Option(
+        option(
+            "Image features of mirflickr25k: edge histograms, or the built-in network.",
+            "Input",
             metavar="edge|network",
-            help="Image features of mirflickr25k: edge histograms, or the built-in network.",
-            rich_help_panel="Input",
         ),
     ] = "edge",
 ) -> None:

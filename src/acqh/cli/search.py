@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
 from rich.cells import cell_len, set_cell_size
-from typer import Argument, BadParameter, Option
+from typer import Argument, BadParameter
 
 from acqh._core.fields import FILE
 from acqh._core.imports import require
@@ -30,6 +30,7 @@ from acqh.cli._options import (
     check_kind,
     find_id,
     flag,
+    option,
 )
 from acqh.cli._output import count, draw_bar, output, print_result, printable, shorten
 
@@ -41,61 +42,40 @@ WordsArgument = Annotated[
 def search(
     path: CollectionArgument,
     words: WordsArgument = None,
-    image: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Image to search for.", rich_help_panel="Query"),
-    ] = None,
+    image: Annotated[Path | None, option("Image to search for.", "Query", metavar="FILE")] = None,
     like: Annotated[
-        str | None,
-        Option(
-            metavar="ID",
-            help="Id or file of an item: find similar ones.",
-            rich_help_panel="Query",
-        ),
+        str | None, option("Id or file of an item: find similar ones.", "Query", metavar="ID")
     ] = None,
     mode: Annotated[
         Literal["hybrid", "keyword", "semantic"],
-        Option(
-            help="Match keywords in captions, names and labels; semantic similarity; or both.",
-            rich_help_panel="Query",
+        option(
+            "Match keywords in captions, names and labels; semantic similarity; or both.", "Query"
         ),
     ] = "hybrid",
     dates: Annotated[
         bool,
-        Option(
+        option(
+            "Understand dates in WORDS as a filter, such as: march 2022, last week.",
+            "Query",
             "--dates/--no-dates",
-            help="Understand dates in WORDS as a filter, such as: march 2022, last week.",
-            rich_help_panel="Query",
         ),
     ] = True,
     text_weight: Annotated[
-        float,
-        Option(
-            min=0, help="Weight of the words in a query with an image.", rich_help_panel="Query"
-        ),
+        float, option("Weight of the words in a query with an image.", "Query", min=0)
     ] = 1.0,
     image_weight: Annotated[
-        float,
-        Option(min=0, help="Weight of the image in a query with words.", rich_help_panel="Query"),
+        float, option("Weight of the image in a query with words.", "Query", min=0)
     ] = 1.0,
     query_encoder: QueryEncoderOption = "default",
     language: LanguageOption = "auto",
     max_megapixels: MegapixelsOption = None,
     where: WhereOption = None,
-    k: Annotated[int, Option("-k", min=1, help="Number of hits.", rich_help_panel="Output")] = 10,
+    k: Annotated[int, option("Number of hits.", "Output", "-k", min=1)] = 10,
     paths: Annotated[
-        bool,
-        Option(
-            "--paths",
-            help="Print absolute file names only, one per line.",
-            rich_help_panel="Output",
-        ),
+        bool, option("Print absolute file names only, one per line.", "Output", "--paths")
     ] = False,
     nul: Annotated[
-        bool,
-        Option(
-            "-0", help="Print file names separated by NUL, for xargs -0.", rich_help_panel="Output"
-        ),
+        bool, option("Print file names separated by NUL, for xargs -0.", "Output", "-0")
     ] = False,
 ) -> None:
     """Search a collection by words, an image, both, or a similar item.
@@ -210,43 +190,41 @@ def serve(
     collection: CollectionArgument,
     host: Annotated[
         str | None,
-        Option(
-            metavar="ADDRESS",
-            help="Address to listen on. The default admits only this computer; others need "
+        option(
+            "Address to listen on. The default admits only this computer; others need "
             "--token or --token-file. Default: 127.0.0.1.",
+            "Network",
+            metavar="ADDRESS",
             envvar="ACQH_HOST",
-            rich_help_panel="Network",
         ),
     ] = None,
     port: Annotated[
         int | None,
-        Option(
+        option(
+            "Port to listen on; 0 takes a free one. Default: 8000.",
+            "Network",
             min=0,
             max=65535,
-            help="Port to listen on; 0 takes a free one. Default: 8000.",
             envvar="ACQH_PORT",
-            rich_help_panel="Network",
         ),
     ] = None,
-    open_browser: Annotated[
-        bool, Option("--open", "-o", help="Open the browser.", rich_help_panel="Network")
-    ] = False,
+    open_browser: Annotated[bool, option("Open the browser.", "Network", "--open", "-o")] = False,
     root_path: Annotated[
         str | None,
-        Option(
+        option(
+            "Prefix that a proxy adds to every path, such as /photos.",
+            "Network",
             metavar="PATH",
-            help="Prefix that a proxy adds to every path, such as /photos.",
             envvar="ACQH_ROOT_PATH",
-            rich_help_panel="Network",
         ),
     ] = None,
     workers: Annotated[
         int | None,
-        Option(
+        option(
+            "Number of processes. Default: one per core, at most 4.",
+            "Network",
             min=1,
-            help="Number of processes. Default: one per core, at most 4.",
             envvar="ACQH_WORKERS",
-            rich_help_panel="Network",
         ),
     ] = None,
     token: Annotated[
@@ -265,40 +243,39 @@ def serve(
     ] = False,
     token_file: Annotated[
         Path | None,
-        Option(
+        option(
+            "File with the token that readers must send.",
+            "Access",
             metavar="FILE",
-            help="File with the token that readers must send.",
             envvar="ACQH_TOKEN_FILE",
-            rich_help_panel="Access",
         ),
     ] = None,
     write_token_file: Annotated[
         Path | None,
-        Option(
+        option(
+            "File with the token that permits changes. Default: read-only.",
+            "Access",
             metavar="FILE",
-            help="File with the token that permits changes. Default: read-only.",
             envvar="ACQH_WRITE_TOKEN_FILE",
-            rich_help_panel="Access",
         ),
     ] = None,
     originals: Annotated[
         Path | None,
-        Option(
+        option(
+            "Folder of the original images. Default: the tracked folders, on this computer only.",
+            "Web interface",
             metavar="DIR",
             exists=True,
             file_okay=False,
-            help="Folder of the original images. Default: the tracked folders, on this computer "
-            "only.",
-            rich_help_panel="Web interface",
         ),
     ] = None,
     suggestions: Annotated[
         list[str] | None,
-        Option(
+        option(
+            "Query to suggest on the start page; may be repeated.",
+            "Web interface",
             "--suggest",
             metavar="WORDS",
-            help="Query to suggest on the start page; may be repeated.",
-            rich_help_panel="Web interface",
         ),
     ] = None,
     query_encoder: QueryEncoderOption = "default",
