@@ -33,7 +33,8 @@ def test_sets_that_must_not_be_added_are_minus_one():
 def test_packed_sets_can_be_restored():
     sets = LabelSets(11)
     sets.number(np.eye(11, dtype=np.uint8))
-    again = LabelSets.from_packed(sets.bits, 11)
+    again = LabelSets(11)
+    again.bits = sets.bits
     np.testing.assert_array_equal(again.matrix(), sets.matrix())
 
 

@@ -136,7 +136,7 @@ class EigenForm:
     --------
     >>> gram = np.array([[2.0, 1.0, 1.0], [1.0, 3.0, 0.0], [1.0, 0.0, 4.0]])
     >>> form = EigenForm.of(gram)
-    >>> inverse = form.rotate_back(form.solve(0.5, form.rotate(np.eye(3))))
+    >>> inverse = form.vectors @ form.solve(0.5, form.vectors.T)
     >>> np.allclose(inverse @ (gram + 0.5 * np.eye(3)), np.eye(3))
     True
     """
@@ -158,16 +158,11 @@ class EigenForm:
         order = slice(None, -n_vectors - 1, -1)
         return self.values[order], np.ascontiguousarray(self.vectors[:, order])
 
-    def rotate(self, right: Floats) -> Floats:
-        """Return ``V^T right``, (n, k)."""
-        return np.asarray(self.vectors.T @ right)
-
-    def rotate_back(self, rotated: Floats) -> Floats:
-        """Return ``V rotated``, (n, k)."""
-        return np.asarray(self.vectors @ rotated)
-
     def solve(self, shift: float, rotated: Floats) -> Floats:
-        """Return ``(diag(values) + shift * I)^-1 rotated``, (n, k), for a positive shift."""
+        """Return ``(diag(values) + shift * I)^-1 rotated``, (n, k), for a positive shift.
+
+        `rotated`: ``V^T right``.
+        """
         # Zero eigenvalues may be negative by rounding.
         return np.asarray(rotated / (np.maximum(self.values, 0.0) + shift)[:, None])
 

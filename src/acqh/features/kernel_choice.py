@@ -113,9 +113,9 @@ class _Trial:
             np.sum([share * blocks[side] for share, blocks in pairs], axis=0) for side in (0, 1)
         )
         form = EigenForm.of(inner)
-        across = form.rotate(outer).T
+        across = (form.vectors.T @ outer).T
         mean = self.targets.mean(axis=0)
-        rotated = form.rotate(self.targets - mean)
+        rotated = form.vectors.T @ (self.targets - mean)
         left = self.expected - mean
         errors = []
         for ridge in self.ridges:

@@ -168,7 +168,7 @@ def fit_codebooks(
         settings |= {"max_iter": max_iter, "along_beams": along_beams, "ridge": ridge, "rng": rng}
         settings |= {"device": device, "is_quick": is_quick, "callback": callback}
         return _fit_groups(targets, weights, n_codebooks, codebook_size, settings)
-    items = _Items(targets, weights, search, beam_width, device, callback or _ignore)
+    items = _Items(targets, weights, search, beam_width, device, callback or (lambda *_: None))
     shape = n_codebooks, codebook_size, targets.shape[1]
     # A fit searches codes about a dozen times.
     steps_per_codeword = 2 * targets.shape[1] + (beam_width + 4) * n_codebooks
@@ -181,10 +181,6 @@ def fit_codebooks(
         history.append(error)
         items.callback(codebooks, codes)
     return QuantizerFit(codebooks, codes, np.array(history))
-
-
-def _ignore(codebooks: Floats, codes: Ints) -> None:
-    """Ignore a step."""
 
 
 def _fit_groups(

@@ -121,10 +121,7 @@ class LabelSets:
 
     def number_of_sets(self, other: "LabelSets") -> Ints:
         """Return the numbers of all sets of another object; adds new ones."""
-        return self._number_keys(other._number_of)
-
-    def _number_keys(self, keys: Iterable[bytes]) -> Ints:
-        return np.array([self._lookup(key, True) for key in keys], dtype=np.int64)
+        return np.array([self._lookup(key, True) for key in other._number_of], dtype=np.int64)
 
     def matrix(self) -> Array:
         """Return the sets as rows, uint8 (n_sets, n_labels), in the order of their numbers."""
@@ -140,13 +137,6 @@ class LabelSets:
     @bits.setter
     def bits(self, bits: Array) -> None:
         self._number_of = {row.tobytes(): number for number, row in enumerate(bits)}
-
-    @classmethod
-    def from_packed(cls, packed: Iterable[Array], n_labels: int) -> "LabelSets":
-        """Return the sets with these packed bits."""
-        sets = cls(n_labels)
-        sets._number_keys(row.tobytes() for row in packed)
-        return sets
 
 
 def pack_rows(labels: Matrix) -> Array:

@@ -105,8 +105,8 @@ class RidgeSolver:
 
     def _rotate(self, rows: Any) -> Floats:
         rows = rows.toarray() if is_sparse(rows) else rows
-        rotated = self.form.rotate((np.asarray(rows, dtype=np.float64) - self.mean).T)
-        return np.ascontiguousarray(rotated)
+        centred = np.asarray(rows, dtype=np.float64) - self.mean
+        return np.ascontiguousarray(self.form.vectors.T @ centred.T)
 
     def leverage_complement(self, penalty: float) -> Floats:
         """Return 1 - leverage of each row: its training error over its leave-one-out error."""
@@ -153,7 +153,7 @@ class RidgeSolver:
             Centred targets of the solver's rows, in `error_directions`. Without them the method
             uses generalized cross-validation.
         """
-        rotated = self.form.rotate(cross)
+        rotated = self.form.vectors.T @ cross
         penalties = AUTO_RIDGES * self.scale
         freedoms = np.sum(self.values / (self.values + penalties[:, None]), axis=1)
         if sampled is None:
@@ -164,7 +164,7 @@ class RidgeSolver:
             allowed[-1] = True
             some = error_directions(rotated.shape[1])
             best, left = self._leave_one_out(rotated @ some, sampled.T, penalties, allowed)
-        coefficients = self.form.rotate_back(self.form.solve(penalties[best], rotated))
+        coefficients = self.form.vectors @ self.form.solve(penalties[best], rotated)
         return float(AUTO_RIDGES[best]), coefficients, left
 
     def mean_leverage_complement(self, freedom: float) -> float:

@@ -108,14 +108,15 @@ class Statistics:
     @property
     def views(self) -> dict[str, ViewStatistics]:
         """Moments of labelled items by view."""
-        return {name: self._labelled(name, width) for name, width in self.widths.items()}
-
-    def _labelled(self, view: str, width: int) -> ViewStatistics:
-        moments = sum_over(self.patterns, [view, LABELS])
-        if view in moments.uppers:
-            return ViewStatistics(moments.uppers[view], moments.by_set[view], moments.counts)
-        n_sets = len(self.label_sets)
-        return ViewStatistics(np.zeros((width, width)), np.zeros((n_sets, width)), np.zeros(n_sets))
+        views, n_sets = {}, len(self.label_sets)
+        for name, width in self.widths.items():
+            moments = sum_over(self.patterns, [name, LABELS])
+            if name not in moments.uppers:
+                moments.uppers[name] = np.zeros((width, width))
+                moments.by_set[name] = np.zeros((n_sets, width))
+                moments.counts = np.zeros(n_sets)
+            views[name] = ViewStatistics(moments.uppers[name], moments.by_set[name], moments.counts)
+        return views
 
     @property
     def sample(self) -> RowSample:
@@ -306,5 +307,5 @@ class Statistics:
             for pattern, moments in sorted(self.patterns.items())
             if moments.n_items > 0
         }
-        new.label_sets = LabelSets.from_packed(packed[order], self.n_labels)
+        new.label_sets.bits = packed[order]
         return new

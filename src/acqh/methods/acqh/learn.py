@@ -217,14 +217,8 @@ class SpaceStatistics:
             return np.zeros((len(self.stats.counts), 0))
         return self._embedding.transform(self.stats.label_sets.matrix())
 
-    def make_blocks(self, targets: Mapping[str, Target]) -> dict[str, Block]:
-        """Return the block of every target.
-
-        Raises ViewError if no item has the target.
-        """
-        return {name: self._make_block(name, target) for name, target in targets.items()}
-
-    def _make_block(self, name: str, target: Target) -> Block:
+    def block_of(self, name: str, target: Target) -> Block:
+        """Return the block of a target; raise ViewError if no item has it."""
         key = unit_name(name) if target.similarity == "cosine" else name
         if key not in (*self.stats.widths, LABELS):
             raise InvalidInputError(
@@ -306,6 +300,9 @@ class SpaceStatistics:
             some = error_directions(block.rank)
             rows = self._held(source, block.source)
             held = self._features(key, rows) @ (block.map @ some) + block.offset @ some
+        # Whether the features of the source are already predictions of label embeddings.
+        is_taught = key == LABELS and source in self._collected.taught
+        is_taught &= self.stats.widths.get(source) == self._label_vectors.shape[1]
         # The block is a linear map of the target's features, and so are its moments.
         learnt = [
             regress_moments(
@@ -318,14 +315,9 @@ class SpaceStatistics:
                 held,
                 towards,
             )
-            for towards in ([None, block.map] if self._is_taught(source, key) else [None])
+            for towards in ([None, block.map] if is_taught else [None])
         ]
         return min(learnt, key=lambda regression: float(np.trace(regression.residual)))
-
-    def _is_taught(self, source: str, key: str) -> bool:
-        """Whether the features of a view are already predictions of label embeddings."""
-        is_wide = self.stats.widths.get(source) == self._label_vectors.shape[1]
-        return key == LABELS and source in self._collected.taught and is_wide
 
     def score_pairs(
         self,

@@ -83,7 +83,7 @@ def solve(
     statistics = SpaceStatistics(
         collected, embedding, settings["ridge"], 0 if is_labels else HELD_ROWS, device
     )
-    blocks = statistics.make_blocks(targets)
+    blocks = {name: statistics.block_of(name, target) for name, target in targets.items()}
     predictors = statistics.make_predictors(blocks)
     if settings["targets"] is None and LABELS not in targets:
         blocks = weigh_by_agreement(blocks, statistics.score_pairs(blocks, predictors, sample))

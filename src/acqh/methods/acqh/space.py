@@ -393,12 +393,9 @@ class Space:
 
     def fold(self, sources: Iterable[str]) -> tuple[list[Part], Floats]:
         """Return the linear maps to all blocks of items with these sources, and what is added."""
-        key = tuple(sources)
-        if (key, None) not in self._folded:
-            self._folded[key, None] = self._fold(key)
-        return self._folded[key, None]
-
-    def _fold(self, sources: Sequence[str]) -> tuple[list[Part], Floats]:
+        sources = tuple(sources)
+        if (sources, None) in self._folded:
+            return self._folded[sources, None]
         parts: list[Part] = []
         offset = np.empty(sum(block.rank for block in self.blocks.values()))
         for name, block, place in self._placed():
@@ -409,6 +406,7 @@ class Space:
                 (source, block.is_unit and source == block.source, place, scale * feature_map)
                 for source, feature_map in maps.items()
             ]
+        self._folded[sources, None] = parts, offset
         return parts, offset
 
     def _fold_block(
