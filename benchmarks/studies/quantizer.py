@@ -5,7 +5,7 @@ it the case is skipped), projected on their principal directions and weighted by
 in codebooks of 256 codewords. Residual k-means, the same with ten sweeps at the end, and sweeps
 after every codebook, as `fit_codebooks` does. Median relative error of five seeds.
 
-``beams``: 10,000 clustered items in 8 bytes by `fit_codebooks` along beams, with codebooks learnt
+``beams``: 10,000 clustered items in 8 bytes by `fit_codebooks` on beams, with codebooks learnt
 from the best code of every item alone, and from its best eight. Relative error of the items trained
 on, and of 10,000 others.
 
@@ -106,7 +106,7 @@ def grown(items: np.ndarray, others: np.ndarray, n_codebooks: int) -> Record:
         N_WORDS,
         beam_width=8,
         max_iter=6,
-        along_beams=True,
+        train_on_beams=True,
         rng=np.random.default_rng(0),
     )
     codes = search_codes(others, fitted.codebooks)

@@ -122,19 +122,19 @@ def test_means_of_equal_or_weightless_points_are_finite(weights):
     assert np.square(words - points[0]).sum(axis=1).min() < 1e-10
 
 
-def test_codebooks_grown_along_beams_code_new_items_better():
+def test_codebooks_trained_on_beams_code_new_items_better():
     scales = 0.95 ** np.arange(48)
     rows = np.random.default_rng(0).normal(size=(3000, 48)) * scales
     train, new = np.split(rows, [2000])
     errors = []
-    for along_beams in (False, True):
+    for train_on_beams in (False, True):
         fitted = fit_codebooks(
             train,
             np.ones(2000),
             6,
             32,
             beam_width=8,
-            along_beams=along_beams,
+            train_on_beams=train_on_beams,
             rng=np.random.default_rng(0),
         )
         codes = search_codes(new, fitted.codebooks)
@@ -167,21 +167,21 @@ def test_no_ridge_is_chosen_of_a_handful_of_rows():
 def test_the_state_that_is_kept_is_the_best_of_the_history():
     items, weights = make_items(1000), np.random.default_rng(0).random(1000)
     fitted = fit_codebooks(
-        items, weights, 3, 16, along_beams=True, rng=np.random.default_rng(0), max_iter=5
+        items, weights, 3, 16, train_on_beams=True, rng=np.random.default_rng(0), max_iter=5
     )
     error = weights @ quantization_errors(items, fitted.codes, fitted.codebooks)
     assert error == pytest.approx(fitted.history[-1])
 
 
-@pytest.mark.parametrize("along_beams", [False, True])
-def test_the_same_seed_gives_the_same_fit_with_any_number_of_threads(along_beams):
+@pytest.mark.parametrize("train_on_beams", [False, True])
+def test_the_same_seed_gives_the_same_fit_with_any_number_of_threads(train_on_beams):
     items, fits = make_items(5000), []
     for n_threads in (1, 2):
         rng = np.random.default_rng(0)
         with limit_threads(n_threads):
             fits.append(
                 fit_codebooks(
-                    items, np.ones(5000), 2, 8, along_beams=along_beams, rng=rng, max_iter=2
+                    items, np.ones(5000), 2, 8, train_on_beams=train_on_beams, rng=rng, max_iter=2
                 )
             )
     np.testing.assert_array_equal(fits[0].codebooks, fits[1].codebooks)

@@ -416,7 +416,7 @@ def _print_sweep(reports: dict[int, Any], enough: int, draw: Callable[[Any], Non
     reranked = [f"@10, re-ranked {n}" for n in reports[enough].reranked_recall]
     columns = ["bytes per item", *points, *reranked, "times smaller"]
     table = partial(print_table, "", columns, rows, caption=caption)
-    print_result({"sizes": sizes, "enough": enough}, table)
+    print_result({"sizes": sizes, "recommended_bytes": enough}, table)
 
 
 def _draw(file: Path | None, overwrite: bool, points: dict[str, list[tuple[float, float]]]) -> None:

@@ -34,7 +34,7 @@ from acqh.quantize.query_metric import choose_shrinkage, metric_root, second_mom
 from acqh.quantize.train import QuantizerFit, count_steps, fit_codebooks
 
 # Up to this many distinct rows per codeword, sweeps after every codebook give lower errors: see
-# docs/explanation/quantizer.md. With more, training along beams also lowers the error of new rows.
+# docs/explanation/quantizer.md. With more, training on beams also lowers the error of new rows.
 _FEW_ROWS_PER_WORD = 4
 # Maximal rows for the held-out error; one in eight of them is held out; and sweeps over codebooks
 # of the rest: more take longer with nearly the same result.
@@ -256,7 +256,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             *shape,
             beam_width=self._beam_width,
             max_iter=max_iter,
-            along_beams=len(points) > few * self.codebook_size,
+            train_on_beams=len(points) > few * self.codebook_size,
             ridge=self.ridge,
             rng=rng,
             callback=report,

@@ -93,7 +93,7 @@ def fit_codebooks(
     beam_width: int = 4,
     max_iter: int = 10,
     tol: float = 1e-3,
-    along_beams: bool = False,
+    train_on_beams: bool = False,
     ridge: float | None = 0.0,
     rng: np.random.Generator,
     callback: Callable[[Floats, Ints], None] | None = None,
@@ -107,7 +107,7 @@ def fit_codebooks(
     uses, moves the codebooks towards least squares, and searches the codes. More than 16 codebooks
     are trained in groups of 16, each on the residuals of those before.
 
-    Along beams, for many targets, a codebook is k-means of what is left over not only by the best
+    On beams, for many targets, a codebook is k-means of what is left over not only by the best
     code of every item but by its best few, and sweeps come at the end. At first an item takes the
     code the search finds though the one before was better; when that gains no more, sweeps go on
     from the best state, and items keep their codes unless others are better.
@@ -127,10 +127,10 @@ def fit_codebooks(
         Sweeps over all codebooks at most; a budget, so running out of it is not a failure.
     tol : float, default 1e-3
         Stop when a sweep lowers the error by no more than this share of it.
-    along_beams : bool, default False
+    train_on_beams : bool, default False
         For many more targets than codewords; lowers the error of new items.
     ridge : float or None, default 0
-        Along beams: weight, in items, that pulls every codeword towards its k-means value during
+        On beams: weight, in items, that pulls every codeword towards its k-means value during
         sweeps; infinite: no sweeps. None chooses it on held-out items if there are few per
         codeword, else 0. If not 0, codebooks are trained on more codes of each item.
     rng : Generator
@@ -165,16 +165,16 @@ def fit_codebooks(
     targets = np.ascontiguousarray(targets, dtype=np.float64)
     if n_codebooks > GROUP_SIZE:
         settings: dict[str, Any] = {"search": search, "beam_width": beam_width, "tol": tol}
-        settings |= {"max_iter": max_iter, "along_beams": along_beams, "ridge": ridge, "rng": rng}
-        settings |= {"device": device, "is_quick": is_quick, "callback": callback}
+        settings |= {"max_iter": max_iter, "train_on_beams": train_on_beams, "ridge": ridge}
+        settings |= {"rng": rng, "device": device, "is_quick": is_quick, "callback": callback}
         return _fit_groups(targets, weights, n_codebooks, codebook_size, settings)
     items = _Items(targets, weights, search, beam_width, device, callback or (lambda *_: None))
     shape = n_codebooks, codebook_size, targets.shape[1]
     # A fit searches codes about a dozen times.
     steps_per_codeword = 2 * targets.shape[1] + (beam_width + 4) * n_codebooks
     _load_loops(12 * len(targets) * n_codebooks * codebook_size * steps_per_codeword)
-    if along_beams:
-        return _fit_along_beams(items, shape, ridge, max_iter, tol, rng)
+    if train_on_beams:
+        return _fit_on_beams(items, shape, ridge, max_iter, tol, rng)
     codebooks, codes = np.zeros(shape), np.zeros((len(targets), n_codebooks), dtype=np.uint8)
     history = []
     for error in _steps(items, codebooks, codes, max_iter, tol, rng, is_quick):
@@ -314,7 +314,7 @@ def _steps(
             return
 
 
-def _fit_along_beams(
+def _fit_on_beams(
     items: _Items,
     shape: tuple[int, int, int],
     ridge: float | None,
@@ -337,7 +337,7 @@ def _fit_along_beams(
 def _grown(
     items: _Items, shape: tuple[int, int, int], n_beams: int, rng: np.random.Generator
 ) -> QuantizerFit:
-    """Add codebooks one by one along beams, without sweeps."""
+    """Add codebooks one by one on beams, without sweeps."""
     n_codebooks, n_words, _ = shape
     codebooks: Floats = np.zeros(shape)
     history: list[float] = []
@@ -421,7 +421,7 @@ def _choose_ridge(
 def count_steps(
     n_items: int, n_codebooks: int, n_words: int, ridge: float | None, max_iter: int
 ) -> int:
-    """Return how many steps `fit_codebooks` takes along beams, at most."""
+    """Return how many steps `fit_codebooks` takes on beams, at most."""
     n_groups, n_steps = -(-n_codebooks // GROUP_SIZE), n_codebooks
     if ridge is None and n_items < _MANY * min(n_codebooks, GROUP_SIZE) * n_words:
         n_choices = (len(_RIDGES) - 1) * min(max_iter, _CHOICE_SWEEPS)
