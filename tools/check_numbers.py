@@ -32,9 +32,17 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 
 def pages() -> list[Path]:
-    """Return README.md and the pages of the documentation."""
-    docs = (path for path in (ROOT / "docs").rglob("*.md") if "generated" not in path.parts)
-    return [ROOT / "README.md", *sorted(docs)]
+    """Return README.md, and the pages and tables of the documentation."""
+    docs = [path for ending in ("md", "csv") for path in (ROOT / "docs").rglob(f"*.{ending}")]
+    return [ROOT / "README.md", *sorted(path for path in docs if "generated" not in path.parts)]
+
+
+def text_of(page: Path) -> str:
+    """Return a page, and a CSV file as the rows of a table."""
+    text = page.read_text(encoding="utf-8")
+    if page.suffix != ".csv":
+        return text
+    return "\n".join(f"| {' | '.join(row)} |" for row in csv.reader(text.splitlines()))
 
 
 def commands() -> dict[str, set[str]]:
@@ -103,7 +111,7 @@ def _options_of(name: str) -> set[str] | None:
 def results() -> Iterator[tuple[str, int, str, str]]:
     """Yield every result: page, line, number and command."""
     for page in pages():
-        text = page.read_text(encoding="utf-8")
+        text = text_of(page)
         of_page = COMMAND.search(text)
         start = 1
         for section in re.split(r"(?m)^(?=#)", text):
@@ -121,7 +129,7 @@ def results() -> Iterator[tuple[str, int, str, str]]:
 def check() -> list[str]:
     """Return what is wrong, one line per problem."""
     options_by_command, problems = commands(), []
-    texts = {page: page.read_text(encoding="utf-8") for page in pages()}
+    texts = {page: text_of(page) for page in pages()}
     for page, text in texts.items():
         name = page.relative_to(ROOT)
         for number, code in code_of(text):
