@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from sphinx.application import Sphinx
 
@@ -24,19 +25,11 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
 ]
-# Links to other projects need their inventories, which are downloaded.
-if os.environ.get("ACQH_DOCS_ONLINE"):
-    extensions.append("sphinx.ext.intersphinx")
-    intersphinx_mapping = {
-        "python": ("https://docs.python.org/3", None),
-        "numpy": ("https://numpy.org/doc/stable", None),
-        "scipy": ("https://docs.scipy.org/doc/scipy", None),
-        "sklearn": ("https://scikit-learn.org/stable", None),
-    }
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
@@ -51,6 +44,36 @@ html_theme = "furo"
 html_title = f"acqh {release}"
 html_static_path = ["_static"]
 html_css_files = ["acqh.css"]
+# Where the pages are published, for canonical links; where their sources are, for edit links.
+html_baseurl = os.environ.get("ACQH_DOCS_URL", "")
+if repository := os.environ.get("ACQH_DOCS_REPOSITORY"):
+    html_theme_options = {
+        "source_repository": repository,
+        "source_branch": "main",
+        "source_directory": "docs/",
+    }
+
+
+def is_reachable(address: str) -> bool:
+    """Return whether a project's inventory of names can be downloaded."""
+    try:
+        with urlopen(f"{address}/objects.inv", timeout=5):  # noqa: S310  constant addresses
+            return True
+    except OSError:
+        return False
+
+
+# Without a network, names of these projects are not linked.
+intersphinx_mapping = {
+    name: (address, None)
+    for name, address in {
+        "python": "https://docs.python.org/3",
+        "numpy": "https://numpy.org/doc/stable",
+        "scipy": "https://docs.scipy.org/doc/scipy",
+        "sklearn": "https://scikit-learn.org/stable",
+    }.items()
+    if is_reachable(address)
+}
 
 
 def write_gallery(app: Sphinx) -> None:
