@@ -97,7 +97,7 @@ class QuietHandler(SimpleHTTPRequestHandler):
     """Serves files without a log."""
 
     def log_message(self, *arguments: object) -> None:
-        pass
+        """Print nothing."""
 
 
 @contextmanager
