@@ -70,4 +70,52 @@ def test_the_objective_is_the_mean_squared_error_that_queries_see(
         [error @ np.mean(moments, axis=0) @ error for error in errors], weights=weights
     )
     assert model.objective_[-1] == pytest.approx(value, rel=1e-9)
-    assert model.objective_[-1] >= model.lower_bound_ >= 0
+    # The best real-valued items of four components: by singular values in the metric of queries.
+    strengths, axes = np.linalg.eigh(np.mean(moments, axis=0))
+    root = axes * np.sqrt(np.maximum(strengths, 0))
+    singular = np.linalg.svd(np.sqrt(weights)[:, None] * items @ root, compute_uv=False)
+    bound = np.sum(singular[4:] ** 2) / np.sum(weights)
+    assert model.lower_bound_ == pytest.approx(bound, rel=1e-9, abs=1e-12)
+    assert model.objective_[-1] >= model.lower_bound_
+    if bound > 1e-9:
+        gap = (value - bound) / bound
+        assert model.optimality_gap_ == pytest.approx(gap, rel=1e-6)
+
+
+@pytest.mark.parametrize("similarity", ["dot", "cosine"])
+@pytest.mark.parametrize("settings", [{}, {"feature_maps": KernelMap(random_state=0)}])
+def test_the_objective_of_the_paper_is_that_of_all_pairs_of_items(
+    data, settings, similarity, monkeypatch
+):
+    predictions = []  # leave-one-out features of kernel maps, which the maps are trained on
+    fit_to = KernelMap.fit_to
+
+    def keep(self, X, targets):
+        predictions.append(fit_to(self, X, targets))
+        return predictions[-1]
+
+    monkeypatch.setattr(KernelMap, "fit_to", keep)
+    # The terms of the label regression are as good as gone; test_oracle.py has them.
+    terms = {"label_weight": 1e-12, "label_ridge": 1e-12, "tol": 0.5}
+    model = acqh.methods.ACQHPaper(4, **SIZES, **terms, **settings)
+    model.similarity = similarity
+    model.fit(data)
+    labels = data.labels.astype(float)
+    if similarity == "cosine":
+        labels /= np.linalg.norm(labels, axis=1, keepdims=True)
+    pairs = labels @ labels.T
+    features = dict(zip(sorted(data.views), predictions, strict=True)) if settings else data.views
+    items = model.decode(model.encode(labels=data.labels))
+    value, agreement = 0.0, 0.0
+    for view, rows in features.items():
+        scores = rows @ model.projections_[view] @ items.T
+        value += np.sum((scores - pairs) ** 2)
+        agreement = agreement + labels.T @ rows @ np.linalg.pinv(rows) @ labels
+    assert model.objective_[-1] == pytest.approx(value, rel=1e-8)
+    # The best real-valued codes, from the spectrum of what the views predict of all pairs.
+    strengths, axes = np.linalg.eigh(agreement)
+    root = axes * np.sqrt(np.maximum(strengths, 0))
+    energies = np.sort(np.linalg.eigvalsh(root.T @ labels.T @ labels @ root))[::-1]
+    bound = len(features) * np.sum(pairs**2) - energies[:4].sum()
+    assert model.lower_bound_ == pytest.approx(bound, rel=1e-8)
+    assert model.optimality_gap_ == pytest.approx((value - bound) / bound, rel=1e-6)

@@ -132,7 +132,7 @@ class ACQH(BaseMethod):
         By view (or ``"labels"``) and target.
     objective_ : list of float
         After each sweep: the mean squared error of decoded sampled items, in the second moment of
-        queries, scaled to a trace of one.
+        queries, scaled to a trace of one. Kernel maps enter by their leave-one-out features.
     lower_bound_ : float
         No codes of this many components can have a lower objective.
     optimality_gap_ : float

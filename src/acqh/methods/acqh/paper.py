@@ -294,7 +294,8 @@ class ACQHPaper(ACQH):
     Attributes
     ----------
     objective_ : list of float
-        The paper's objective (6) after each sweep, with all its terms.
+        The paper's objective (6) after each sweep, with all its terms. Kernel maps enter by their
+        leave-one-out features.
     label_sets_ : LabelSets
         The fitted label sets.
     label_codes_ : uint8 (n_sets, n_codebooks)
