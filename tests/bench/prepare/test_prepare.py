@@ -114,6 +114,24 @@ def test_uci_rows_are_those_of_the_reference_in_the_publishers_order(data_dir, t
     assert not data.splits
 
 
+def test_uci_from_a_mat_file_of_the_field_equals_the_reference(data_dir, tmp_path):
+    uci = acqh.load_dataset("uci_mfeat", data_dir, include_pixels=True)
+    variables = {}
+    for split, part in (("train", "tr"), ("test", "te")):
+        rows = uci.splits[split]
+        for view, letter in (("image", "I"), ("text", "T"), ("pixels", "P")):
+            variables[f"{letter}_{part}"] = uci.views[view][rows].astype(np.float64)
+        variables[f"L_{part}"] = uci.labels[rows].argmax(axis=1)[:, np.newaxis] + 1.0
+    scipy.io.savemat(tmp_path / "uci_all.mat", variables)
+    prepared = prepare_dataset("uci_mfeat", tmp_path, tmp_path / "out")
+    assert (prepared.n_items, prepared.differences) == (2000, "")
+    data = acqh.load_dataset("uci_mfeat", tmp_path / "out", include_pixels=True)
+    for view, matrix in uci.views.items():
+        np.testing.assert_array_equal(data.views[view], matrix)
+        assert data.views[view].dtype == matrix.dtype
+    np.testing.assert_array_equal(data.splits["train"], uci.splits["train"])
+
+
 # --- MIRFlickr25K ----------------------------------------------------------------------------
 
 

@@ -95,7 +95,7 @@ def _convert_mat(files: Originals, path: Path, *, pixels: bool = False) -> Multi
     extra = {}
     if pixels:
         parts = load_variables(path, ["P_tr", "P_te"])
-        extra["pixels"] = np.concatenate([np.asarray(part) for part in parts.values()])
+        extra["pixels"] = np.concatenate([*map(np.asarray, parts.values())]).astype(np.uint8)
     dtypes = {"image": np.float32, "text": np.float32 if pixels else np.float64}
     views = {view: data.views[view].astype(dtype) for view, dtype in dtypes.items()}
     return MultiViewData({**views, **extra}, data.labels, splits=data.splits)
