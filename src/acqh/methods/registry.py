@@ -54,8 +54,9 @@ class MethodInfo:
         items' labels. ``"single"``: out-of-sample codes from one view. ``"fused"``: out-of-sample
         codes from all views.
     status : {"authors' code", "paper", "reconstructed", "plug-in"}
-        What the implementation follows: the authors' program, the formulas of the paper, or, if
-        neither gives the whole method, its description. Methods from elsewhere are plug-ins.
+        What the implementation follows: the authors' program, with results that were measured to
+        agree; the formulas of the paper; or, if neither gives the whole method, its description.
+        Methods from elsewhere are plug-ins.
     reconstruction : str
         Where it differs from its source or had to be completed; empty if nowhere.
 

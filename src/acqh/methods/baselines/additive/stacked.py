@@ -18,7 +18,7 @@ from acqh.quantize import decode, fit_codebooks
 @register(
     name="stacked",
     title="Stacked quantizers",
-    status="authors' code",
+    status="paper",
     reference="Martinez, Hoos and Little, Stacked quantizers for compositional vector compression, "
     "arXiv 2014",
     supervised=False,

@@ -101,7 +101,7 @@ def learn_bit(features: Floats, residual: Residual, max_iter: int) -> tuple[Floa
 @register(
     name="ksh",
     title="Kernel-based supervised hashing",
-    status="authors' code",
+    status="paper",
     reference="Liu, Wang, Ji, Jiang and Chang, Supervised hashing with kernels, CVPR 2012",
     supervised=True,
     modes=("single", "training", "fused"),

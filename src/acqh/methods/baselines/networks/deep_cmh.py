@@ -59,7 +59,7 @@ def share_label(labels: Matrix, rows: Any) -> Any:
 @register(
     name="deep-cmh",
     title="Deep cross-modal hashing",
-    status="authors' code",
+    status="reconstructed",
     reference="Jiang and Li, Deep cross-modal hashing, CVPR 2017",
     supervised=True,
     modes=("single", "training", "fused"),
