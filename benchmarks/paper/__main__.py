@@ -35,10 +35,14 @@ def read_results(path):
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.paper",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--data-dir", help="folder of the data sets; default: ACQH_DATA")
-    parser.add_argument("--out", type=Path, default=Path("paper-results"))
+    parser.add_argument(
+        "--out", type=Path, default=Path("paper-results"), help="default: paper-results"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer lengths and splits, Wiki only")
     options = parser.parse_args(arguments)
     plan = QUICK if options.quick else Plan()
