@@ -609,7 +609,7 @@ def duplicates(
 
     Example: acqh duplicates photos.acqh
 
-    Documentation: docs/how-to/photos.md
+    Documentation: docs/how-to/duplicates.md
     """
     from acqh.cli.search import file_of
     from acqh.collection import Collection

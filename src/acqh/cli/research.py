@@ -205,7 +205,7 @@ def report(
 
     Example: acqh report results
 
-    Documentation: docs/how-to/report.md
+    Documentation: docs/how-to/bench.md
     """
     from acqh.bench import write_report
 
