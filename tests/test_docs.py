@@ -40,3 +40,18 @@ def test_examples_of_a_page_print_the_stated_output(page, tmp_path, monkeypatch)
         result = doctest.DocTestRunner(optionflags=options).run(examples)
     assert result.attempted > 0
     assert result.failed == 0
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_outside_the_documentation_lead_somewhere(name):
+    """Sphinx checks the links of all other pages."""
+    text = (DOCS.parent / name).read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if "://" not in link]
+    assert links
+    for link in links:
+        path, _, anchor = link.partition("#")
+        target = DOCS.parent / path
+        assert target.is_file(), link
+        if anchor:
+            headings = re.findall(r"(?m)^#+ (.+)$", target.read_text(encoding="utf-8"))
+            assert anchor in {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}

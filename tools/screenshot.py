@@ -67,7 +67,7 @@ def open_map(page: Page) -> None:
 # Name: what is done, width, height, and settings of the browser.
 PICTURES: dict[str, tuple[Any, int, int, dict[str, Any]]] = {
     "photos": (lambda page: show(page, q="mountain lake"), 1280, 800, {}),
-    "confidence": (lambda page: show(page, q="chess pieces"), 1280, 800, {}),
+    "confidence": (lambda page: show(page, q="walrus"), 1280, 800, {}),
     "dark": (lambda page: show(page, q="sunset at the sea"), 1280, 800, {"color_scheme": "dark"}),
     "item": (open_item, 1280, 800, {}),
     "why": (explain, 1280, 800, {}),
