@@ -63,6 +63,8 @@ def test_mapped_vectors_rank_as_in_memory(items, tmp_path, dtype):
     np.save(tmp_path / "full.npy", stored)
     full = np.load(tmp_path / "full.npy", mmap_mode="r")
     result = index.search(queries, 7, rerank=full, rerank_k=60)
+    by_path = index.search(queries, 7, rerank=tmp_path / "full.npy", rerank_k=60)
+    assert by_path.ids.tolist() == result.ids.tolist()
     same = index.search(queries, 7, rerank=stored.astype(np.float64), rerank_k=60)
     assert result.ids.tolist() == same.ids.tolist()
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tracemalloc
+from copy import copy
 from dataclasses import replace
 from functools import reduce
 
@@ -14,7 +15,7 @@ import acqh
 from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 from acqh.quantize import AdditiveQuantizer
 from acqh.scale import Compressed, keep_vectors, sweep
-from acqh.scale.chunks import list_vector_chunks, open_vectors
+from acqh.scale.chunks import list_vector_chunks
 from acqh.scale.compress import exact_best, merge_best, sample_rows, share_found
 from acqh.scale.recall import enough_bytes
 
@@ -549,6 +550,31 @@ def test_items_added_to_an_l2_index_have_their_norm():
     assert np.linalg.norm(decoded - more[0]) < 0.5 * np.linalg.norm(more[0])
 
 
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"n_threads": 0}, "n_threads"),
+        ({"view": "image"}, "view"),
+        ({"queries": make_queries(0)}, "queries is empty"),
+    ],
+)
+def test_arguments_that_would_be_ignored_are_rejected(changes, word):
+    with pytest.raises(InvalidInputError, match=word):
+        acqh.compress(make_items(), **{"bytes_per_item": 1, **changes})
+
+
+def test_no_items_can_be_added(small):
+    before = small.drift
+    assert len(copy(small).add(make_items(0))) == len(small)
+    assert small.drift == before
+
+
+def test_a_sweep_announces_the_time_of_all_sizes(monkeypatch, caplog):
+    monkeypatch.setattr(AdditiveQuantizer, "expected_seconds", lambda *_: 30.0)
+    sweep(make_items(), None, (1, 2), max_iter=0)
+    assert caplog.messages[0] == "training in 2 sizes takes about 60 s"
+
+
 def test_an_unknown_metric_is_rejected():
     with pytest.raises(InvalidInputError, match="metric"):
         acqh.compress(make_items(), None, 2, "hamming")
@@ -589,7 +615,7 @@ def test_kept_vectors_rerank_as_the_items_do(tmp_path, dtype):
     small = acqh.compress(items, queries, bytes_per_item=1, rerank=path)
     assert small.report.recall[10] < 0.9
     assert small.report.reranked_recall[500] > 0.95
-    hits = small.search(queries, 10, rerank=open_vectors(path), rerank_k=500)
+    hits = small.search(queries, 10, rerank=path, rerank_k=500)
     assert share_found(exact_best(queries, items, 0, 10)[0], hits.ids) > 0.95
     with pytest.raises(InvalidInputError, match="rerank has"):
         acqh.compress(items[:800], queries, bytes_per_item=1, rerank=path)

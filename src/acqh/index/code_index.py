@@ -220,11 +220,11 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         recall : float, optional
             Stop when the expected recall of the k best reaches this value, above 0 and at most 1.
             The estimate uses the distribution of codewords.
-        rerank : (n_items, n_components) numbers, optional
-            Full vectors of the items in the order of `ids`, in memory or mapped
-            (``np.load(path, mmap_mode="r")``). The best `rerank_k` items by their codes are
-            re-ranked by the metric of query and vector. Then ``exact`` is False and ``bound``
-            infinite. int8 vectors are those of `acqh.index.rerank.shrink_vectors`.
+        rerank : (n_items, n_components) numbers, or path of a .npy file, optional
+            Full vectors of the items in the order of `ids`; a file is memory-mapped. The best
+            `rerank_k` items by their codes are re-ranked by the metric of query and vector. Then
+            ``exact`` is False and ``bound`` infinite. int8 vectors are those of
+            `acqh.index.rerank.shrink_vectors`.
         rerank_k : int, default 200, or k if that is more
             Number of items to re-rank, at least k.
 

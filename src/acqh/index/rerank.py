@@ -1,5 +1,6 @@
 """Re-ranking of hits by their full vectors."""
 
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def rerank_hits(
         Of the index.
     queries : (n_queries, n_components) float32
     k : int
-    rerank : (n_items, n_components) floats
+    rerank : (n_items, n_components) floats, or path of a .npy file
         Of any library, in memory or mapped, with the items in the order of ids. Or int8, see
         `shrink_vectors`.
     metric : MetricMap
@@ -67,7 +68,7 @@ def rerank_hits(
     InvalidInputError
         An array of another shape.
     """
-    vectors = as_vectors(to_numpy(rerank)[0], n_items, queries.shape[1])
+    vectors = as_vectors(rerank, n_items, queries.shape[1])
     best = np.zeros((len(queries), k), dtype=np.int64)
     scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
     step = max(1, _MAX_NUMBERS // max(places.shape[1] * queries.shape[1], 1))
@@ -105,10 +106,17 @@ def places_of(snapshot: Snapshot[S], rows: Ints) -> Ints:
 
 
 def as_vectors(vectors: Any, n_items: int, width: int) -> Array:
-    """Return vectors as an array, mapped ones as they are; raise InvalidInputError."""
+    """Return vectors as an array, those of a file memory-mapped; raise InvalidInputError."""
     array = vectors
-    if not isinstance(vectors, np.ndarray):
-        array = as_rows(vectors, "rerank", InvalidInputError)
+    if isinstance(vectors, str | PathLike):
+        try:
+            array = np.lib.format.open_memmap(vectors, mode="r")
+        except (ValueError, EOFError) as error:
+            raise InvalidInputError(
+                f"{vectors} is not a .npy file of vectors; acqh compress --keep writes one"
+            ) from error
+    elif not isinstance(vectors, np.ndarray):
+        array = as_rows(to_numpy(vectors)[0], "rerank", InvalidInputError)
     if array.dtype == int8_dtype(width) and array.shape == (n_items,):
         return np.asarray(array)
     if array.shape != (n_items, width) or array.dtype.kind not in "iuf":

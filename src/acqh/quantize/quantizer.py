@@ -262,19 +262,22 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             callback=report,
         )
 
-    def expected_seconds(self, X: Floats) -> float:
+    def expected_seconds(self, X: Floats, n_items: int | None = None) -> float:
         """Return about how long `fit` takes on all cores: the codes of a few rows are searched.
 
         Parameters
         ----------
-        X : (n_items, n_components)
+        X : (n, n_components)
+        n_items : int, optional
+            Number of training items like X. Default: n.
 
         Returns
         -------
         float
             0 for few rows. Without the time to compile loops, and to choose a ridge.
         """
-        n_rows, n_codebooks = min(len(X), self.n_train), min(self.n_codebooks, GROUP_SIZE)
+        n_rows = min(n_items or len(X), self.n_train)
+        n_codebooks = min(self.n_codebooks, GROUP_SIZE)
         if n_rows < _MIN_TIMED * _TIMED_ROWS:
             return 0.0
         rows = np.asarray(X[:_TIMED_ROWS], dtype=np.float32)
@@ -285,7 +288,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             started = time.perf_counter()
             search_codes(rows, codebooks, beam_width=self._beam_width)
             durations.append(time.perf_counter() - started)
-        seconds = min(durations) * n_rows / _TIMED_ROWS / default_threads()
+        seconds = min(durations) * n_rows / len(rows) / default_threads()
         n_searches = _GROWTH_SEARCHES + _SWEEP_SEARCHES * self.max_iter
         return seconds * n_searches * self.n_codebooks / n_codebooks
 
@@ -493,7 +496,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             raise InvalidInputError(str(error)) from error
         row = first_bad_row(X)
         if row is not None:
-            raise InvalidInputError(f"X has a NaN or infinite value in row {row}; remove it")
+            raise InvalidInputError(f"row {row} has a NaN or infinite value; remove it")
         return np.asarray(X)
 
 

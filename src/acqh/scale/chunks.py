@@ -190,6 +190,8 @@ def vector_source(
         client = client if isinstance(items, Chunks) else None
         return chunk_source(items, chunk_size, client, progress)
     check_positive_int(chunk_size, "chunk_size")
+    if view is not None:
+        raise InvalidInputError("an array has no views; remove view=")
     matrix = as_matrix(items, "items")
     n_items = matrix.shape[0]
     ids = np.arange(n_items) if ids is None else read_ids(ids)
@@ -216,9 +218,9 @@ def read_queries(queries: Any, view: str | None) -> Floats:
     """Return all queries of an array, a path or data, in memory."""
     if isinstance(queries, str | PathLike):
         parts = read_chunks(list_vector_chunks(queries, view, 65_536))
-        return np.concatenate([vectors_of(part, view, "queries", "query_view") for part in parts])
+        return np.concatenate([vectors_of(part, view, "queries", "query_view=") for part in parts])
     if isinstance(queries, MultiViewData):
-        return vectors_of(queries, view, "queries", "query_view")
+        return vectors_of(queries, view, "queries", "query_view=")
     return _dense(as_matrix(queries, "queries"))
 
 
@@ -239,7 +241,7 @@ def keep_vectors(
     items : array, path-like, Chunks, or MultiViewData
         See `compress`.
     path : path-like
-        A new file ``.npy``. Search with ``rerank=np.load(path, mmap_mode="r")``.
+        A new file ``.npy``. Search with ``rerank=path``.
     dtype : {"float16", "int8"}
         int8 has a scale per vector.
     view : str, optional
@@ -270,7 +272,7 @@ def keep_vectors(
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     keep_vectors(np.eye(3), folder + "/full.npy")
-    ...     open_vectors(folder + "/full.npy").dtype
+    ...     np.load(folder + "/full.npy").dtype
     146
     dtype('float16')
     """
@@ -289,17 +291,7 @@ def keep_vectors(
     return target.stat().st_size
 
 
-def open_vectors(path: str | PathLike[str]) -> Array:
-    """Return the vectors of a .npy file, memory-mapped; raise InvalidInputError."""
-    try:
-        return np.asarray(np.lib.format.open_memmap(path, mode="r"))
-    except (ValueError, EOFError) as error:
-        raise InvalidInputError(
-            f"{path} is not a .npy file of vectors; acqh compress --keep writes one"
-        ) from error
-
-
-def vectors_of(data: MultiViewData, view: str | None, name: str, argument: str = "view") -> Floats:
+def vectors_of(data: MultiViewData, view: str | None, name: str, argument: str = "view=") -> Floats:
     """Return the vectors of one view, which every item must have: (n_items, n) float32.
 
     Raises ViewError: there are several views and none is selected, or an item lacks the view.
@@ -307,7 +299,7 @@ def vectors_of(data: MultiViewData, view: str | None, name: str, argument: str =
     if view is None:
         if len(data.views) > 1:
             raise ViewError(
-                f"the {name} have the views {', '.join(data.views)}; name one with `{argument}`"
+                f"the {name} have the views {', '.join(data.views)}; name one with {argument}"
             )
         view = next(iter(data.views))
     check_view(data, view, name)

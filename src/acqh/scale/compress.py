@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
-from os import PathLike
 from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Array, Floats, Ints, check_positive_int, to_numpy
+from acqh._core.arrays import Array, Floats, Ints, check_positive_int
 from acqh._core.keywords import suggest_keywords
 from acqh._core.metric import Metric, MetricMap, check_metric
 from acqh._core.runtime import Progress, RandomState, check_rng, default_threads, limit_threads
@@ -25,7 +24,6 @@ from acqh.quantize.drift import MIN_ADDED
 from acqh.quantize.norms import add_norm_codebook, add_norm_codes, n_vector_codebooks
 from acqh.scale.chunks import (
     device_argument,
-    open_vectors,
     read_queries,
     read_vectors,
     vector_source,
@@ -40,7 +38,7 @@ _MAX_HELD_OUT = 500
 # Number of items to find for a query; one may be the query itself.
 _N_BEST = max(RECALL_AT) + 1
 # Training of fewer seconds is not announced.
-_LONG_SECONDS = 20
+LONG_SECONDS = 20
 
 
 @suggest_keywords
@@ -141,6 +139,8 @@ def compress(
     n_bytes = check_bytes_per_item(bytes_per_item)
     check_positive_int(n_train, "n_train")
     check_metric(metric)
+    if n_threads is not None:
+        check_positive_int(n_threads, "n_threads")
     rng, seconds = check_rng(random_state), dict[str, float]()
     on_device = device_argument(AdditiveQuantizer.encode, device, client)
     source = vector_source(items, view, ids, chunk_size, client, progress)
@@ -156,9 +156,7 @@ def compress(
             vectors, is_sample = np.concatenate(blocks), np.isin(read_rows, rows)
             sample, unseen = vectors[is_sample], vectors[~is_sample]
             n_components, metric_map = sample.shape[1], MetricMap.fit(metric, sample)
-            full = open_vectors(rerank) if isinstance(rerank, str | PathLike) else rerank
-            if full is not None:
-                full = as_vectors(to_numpy(full)[0], n_items, n_components)
+            full = None if rerank is None else as_vectors(rerank, n_items, n_components)
             fitted, held_out, n_queries = _split_queries(queries, query_view, n_components, rng)
         if held_out is None:  # items as queries, each excluded from its own result
             chosen = rng.permutation(len(sample))[:_MAX_HELD_OUT]
@@ -173,7 +171,7 @@ def compress(
         with _timed(seconds, "fit"):
             if fitted is not None:  # the error of a distance depends on query minus item
                 fitted = None if metric == "l2" else metric_map.map_queries(fitted)
-            if (expected := quantizer.expected_seconds(sample)) > _LONG_SECONDS:
+            if (expected := quantizer.expected_seconds(sample)) > LONG_SECONDS:
                 subject = f"{len(sample):,} items in {n_bytes} bytes each"
                 _logger.warning("training on %s takes about %.0f s", subject, expected)
             quantizer.fit(sample, queries=fitted, progress=progress)
@@ -288,7 +286,9 @@ def _split_queries(
         return None, None, 0
     vectors = read_queries(queries, view)
     n = len(vectors)
-    if n == 0 or vectors.shape[1] != n_components:
+    if n == 0:
+        raise InvalidInputError("queries is empty; give at least one query")
+    if vectors.shape[1] != n_components:
         raise InvalidInputError(
             f"queries have shape {vectors.shape}, but items have {n_components} dimensions; give "
             "queries of the items' encoder"

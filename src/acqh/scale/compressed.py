@@ -103,8 +103,8 @@ class CompressionReport:
         n_codewords, reason = self.bytes_per_item * N_WORDS, ""
         if self.n_items <= n_codewords:
             reason = (
-                f": {n_codewords:,} codewords memorized {self.n_items:,} items, and the recall of "
-                "new items may be lower"
+                f": {n_codewords:,} codewords memorized all vectors, and the recall of "
+                "new ones may be lower"
             )
         return (
             f"codes and codebooks are {1 / self.compression:.3g} times larger than the vectors"
@@ -237,6 +237,8 @@ class Compressed:
             An id already exists.
         """
         vectors = as_rows(to_numpy(items)[0], "items", InvalidInputError)
+        if len(vectors) == 0:
+            return self
         n_components = self.report.n_components
         if vectors.ndim != 2 or vectors.shape[1] != n_components or vectors.dtype.kind not in "iuf":
             raise InvalidInputError(

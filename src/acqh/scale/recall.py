@@ -1,5 +1,6 @@
 """Recall of saved indexes against exact search, and of codes of several sizes."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -15,6 +16,7 @@ from acqh._core.runtime import Progress
 from acqh.data import read, read_chunks
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex
+from acqh.index.checks import check_bytes_per_item
 from acqh.metrics.recall import (
     Recall,
     as_queries,
@@ -23,11 +25,19 @@ from acqh.metrics.recall import (
     search_all,
     stored_metric,
 )
-from acqh.scale.chunks import list_vector_chunks, open_vectors, read_queries, vectors_of
-from acqh.scale.compress import compress
+from acqh.quantize import AdditiveQuantizer
+from acqh.scale.chunks import (
+    list_vector_chunks,
+    read_queries,
+    read_vectors,
+    vector_source,
+    vectors_of,
+)
+from acqh.scale.compress import LONG_SECONDS, compress
 from acqh.scale.compressed import CompressionReport
 from acqh.scale.parts import open_index
 
+_logger = logging.getLogger(__name__)
 # Sweeps over codebooks in training; docs/benchmarks/compression.md has the loss of recall.
 _MAX_ITER = 3
 # A size is enough if the next one, of about twice the bytes, gains less than this in recall@10.
@@ -97,9 +107,9 @@ def recall_of_files(
     if rerank is not None:
         for name, (index, _) in list(opened.items()):
             if isinstance(index, CodeIndex):
-                vectors = open_vectors(rerank)
-                search = partial(index.search, rerank=vectors, rerank_k=rerank_k)
-                opened[f"{name}, re-ranked"] = search, index.memory_bytes + vectors.nbytes
+                search = partial(index.search, rerank=rerank, rerank_k=rerank_k)
+                n_bytes = index.memory_bytes + Path(rerank).stat().st_size
+                opened[f"{name}, re-ranked"] = search, n_bytes
     answers = [
         search_all(index, searched, max(lengths), n_bytes=n_bytes)
         for index, n_bytes in opened.values()
@@ -177,13 +187,28 @@ def sweep(
     if not sizes:
         raise InvalidInputError("sizes is empty; give at least one size, such as 4")
     settings = {"max_iter": _MAX_ITER, **settings}
-    reports, ordered = {}, sorted(set(sizes))
+    reports, ordered = {}, sorted(set(map(check_bytes_per_item, sizes)))
+    _announce(items, ordered, settings)
     for size in ordered:
         if (progress := settings.get("progress")) is not None:
             named = partial(_report_size, progress, f"{size} of {ordered[-1]} bytes per item")
         how = settings if progress is None else {**settings, "progress": named}
         reports[size] = compress(items, queries, size, **how).report
     return reports, enough_bytes({size: report.recall[10] for size, report in reports.items()})
+
+
+def _announce(items: Any, sizes: Sequence[int], settings: Mapping[str, Any]) -> None:
+    """Log about how long training in all sizes takes, if it is long."""
+    view, chunk_size = settings.get("view"), settings.get("chunk_size", 16_384)
+    source = vector_source(items, view, None, chunk_size, None, None)
+    if not source.n_items:
+        return
+    _, first = read_vectors(next(iter(source.chunks)).read(), view)
+    how = {name: settings[name] for name in ("max_iter", "n_train") if name in settings}
+    quantizers = (AdditiveQuantizer(size, **how) for size in sizes)
+    seconds = sum(quantizer.expected_seconds(first, source.n_items) for quantizer in quantizers)
+    if seconds > LONG_SECONDS:
+        _logger.warning("training in %d sizes takes about %.0f s", len(sizes), seconds)
 
 
 def _report_size(progress: Progress, size: str, done: int, total: int | None, text: str) -> None:

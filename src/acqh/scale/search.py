@@ -23,7 +23,6 @@ from acqh.scale.chunks import (
     check_view,
     chunk_source,
     list_vector_chunks,
-    open_vectors,
     vectors_of,
 )
 from acqh.scale.cluster import slim
@@ -126,7 +125,9 @@ def search_table(
         _check_model(model, opened, view)
     chunked = chunk_source(source, chunk_size, client, progress)
     sent = opened if client is None else _paths_of(index)
-    how = {"k": k, "rerank": rerank and Path(rerank).absolute(), "rerank_k": rerank_k}
+    # Arrays of more hits than items would be padding.
+    how: dict[str, Any] = {"k": min(k, max(len(opened), 1)), "rerank_k": rerank_k}
+    how["rerank"] = rerank and Path(rerank).absolute()
     work = partial(_answer, model if client is None else slim(model), sent, view, how)
     with atomic_write(target) as file, _table(file, target.suffix) as write:
         for columns in chunked.map(work, "queries answered"):
@@ -171,15 +172,14 @@ def _answer(
 ) -> dict[str, Any]:
     """Return the number of queries, and the columns of their table."""
     if model is None:
-        vectors = vectors_of(queries, view, "queries")
+        vectors = vectors_of(queries, view, "queries", "`view`")
     else:
         view = view or ""
         check_view(queries, view, "queries")
         vectors = model.project(queries.views[view], view=view)
     if not isinstance(index, CodeIndex):  # ids were checked before the index was sent here
         index = CodeIndex.from_shards([CodeIndex.load(path) for path in index], check_ids=False)
-    full = None if how["rerank"] is None else open_vectors(how["rerank"])
-    columns = index.search(vectors, **{**how, "rerank": full})._columns()
+    columns = index.search(vectors, **how)._columns()
     return {**columns, "query": queries.ids[columns["query"]]}
 
 
