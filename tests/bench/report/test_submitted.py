@@ -39,6 +39,21 @@ def test_submitted_results_stand_in_the_same_tables_without_a_test(written, tmp_
     assert {row.label: row.follows for row in table.rows}["fdch"] == "reconstructed"
 
 
+def test_two_results_of_one_setting_are_rejected_with_their_lines(tmp_path):
+    path = write_csv(tmp_path / "theirs.csv", ROW, {**ROW, "seed": 1}, {**ROW, "map_all": 0.6})
+    with pytest.raises(InvalidInputError, match=r"line 4.*line 2"):
+        read_submitted(path)
+    apart = [{**ROW, "database": database} for database in ("training", "fused")]
+    assert len(read_submitted(write_csv(tmp_path / "apart.csv", *apart))) == 2
+
+
+def test_trivial_baselines_are_called_so(written):
+    for label in ("acqh", "label-ridge", "random"):
+        written.add(label)
+    rows = compare(load_results(written.path))[0].tables[0].rows
+    assert [row.follows for row in rows] == ["paper", "trivial baseline", "trivial baseline"]
+
+
 def test_the_results_of_another_folder_can_be_merged_and_keep_their_names_apart(
     bench_folder, tmp_path
 ):

@@ -17,10 +17,12 @@ _BASELINES = (
     "#5f7a8a", "#4263eb", "#66a80f", "#94a518", "#12a37f",
 )  # fmt: skip
 _TRIVIAL_COLOR = "#868e96"
-_DASHES: tuple[Any, ...] = ((0, (5, 2)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.5)))
+_DASHES: tuple[Any, ...] = (
+    (0, (5, 2)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.5)), (0, (2, 3))
+)  # fmt: skip
 # These have the same look in all figures of all reports.
 _KNOWN_OURS = ("acqh", "acqh rbf", "acqh-paper", "acqh-paper rbf", "acqh kernel")
-_KNOWN_TRIVIAL = ("label-ridge", "label-ridge rbf", "random")
+_KNOWN_TRIVIAL = ("label-ridge", "label-ridge rbf", "random", "cca")
 _MARKERS = "osD^vP<X>h"
 _STYLE = {
     "font.family": "sans-serif",
@@ -110,7 +112,7 @@ def _style(kind: str, number: int) -> _Style:
         color = _OURS[number % len(_OURS)]
         return {"color": color, "linewidth": 2.0, "marker": marker, "markersize": 4.5, "zorder": 4}
     if kind == "trivial":
-        line = {"linestyle": _DASHES[number % len(_DASHES)], "marker": "_|x"[number % 3]}
+        line = {"linestyle": _DASHES[number % len(_DASHES)], "marker": "_|x+"[number % 4]}
         return {"color": _TRIVIAL_COLOR, "linewidth": 1.4, "markersize": 7, "zorder": 3, **line}
     # The palette repeats with dashes, to distinguish twice as many lines.
     is_dashed = number // len(_BASELINES) % 2

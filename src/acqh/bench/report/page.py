@@ -81,9 +81,10 @@ def _sections(
 ) -> Iterator[Section]:
     if comparisons:
         lead = (
-            "<p>Every method gets the same number of bytes per item. Two trivial baselines: "
-            "<i>label-ridge</i> is a ridge regression to the labels whose database is not "
-            "compressed, <i>random</i> draws codes at random.</p>"
+            "<p>Every method gets the same number of bytes per item. Trivial baselines: "
+            "<i>label-ridge</i> is ridge regression to the labels, <i>cca</i> canonical "
+            "correlation analysis, both with a database that is not compressed; <i>random</i> "
+            "draws codes at random.</p>"
         )
         yield 2, "fair", "Fair comparison: equal bytes", lead + _winners(comparisons)
         yield from sections
@@ -315,6 +316,6 @@ def _methods(results: Results) -> str:
             continue
         info = find_method(method).info
         learns = " or ".join(["labels"] * info.supervised + ["pairs alone"] * bool(info.label_free))
-        facts = (info.title, info.reference, info.code, learns, info.status)
+        facts = (info.title, info.reference, info.code, learns, runs[0].follows)
         rows.append((labels, *facts, info.reconstruction or "–"))
     return plain_html(columns, rows)

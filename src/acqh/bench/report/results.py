@@ -65,9 +65,11 @@ class Result:
 
     @property
     def follows(self) -> str:
-        """What the implementation follows: authors' code, paper, reconstructed, or others'."""
+        """What the implementation follows, such as the authors' code, or where it comes from."""
         if not self.has_curves:
             return "submitted"
+        if self.kind == "trivial":
+            return "trivial baseline"
         try:
             return find_method(self.setting["method"]).info.status
         except InvalidInputError:  # a plug-in that this process has not loaded

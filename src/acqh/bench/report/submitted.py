@@ -23,7 +23,8 @@ def read_submitted(path: str | PathLike[str], labels: Collection[str] = ()) -> l
     """Return the rows of a CSV file as records, one per row.
 
     Rows of failed runs are skipped. A method whose label is in `labels` gets the name of the file.
-    Raises InvalidInputError for a missing column or a value that is not possible, with its line.
+    Raises InvalidInputError for a missing column, a value that is not possible, or two results of
+    the same setting, with its line.
     """
     path = Path(path)
     try:
@@ -35,16 +36,29 @@ def read_submitted(path: str | PathLike[str], labels: Collection[str] = ()) -> l
                 raise InvalidInputError(
                     f"{path} lacks the column {missing[0]!r}; it needs {', '.join(sorted(names))}"
                 )
-            records = [
-                _record(row, path, reader.line_num, labels)
-                for row in reader
-                if row.get("status") != "failed"
-            ]
+            lines: dict[tuple[Any, ...], int] = {}
+            records = []
+            for row in reader:
+                if row.get("status") != "failed":
+                    records.append(_record(row, path, reader.line_num, labels))
+                    _check_new(records[-1], path, reader.line_num, lines)
     except (csv.Error, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{path} is not a CSV file: {error}") from None
     if not records:
         raise InvalidInputError(f"{path} has no results")
     return records
+
+
+def _check_new(record: Record, path: Path, line: int, lines: dict[tuple[Any, ...], int]) -> None:
+    (row,) = record["rows"]
+    columns = ("dataset", "protocol", "database", "n_components", "bytes_per_item", "seed")
+    key = (record["label"], *(row[column] for column in columns), row["direction"])
+    if lines.setdefault(key, line) != line:
+        raise InvalidInputError(
+            f"{path}, line {line}: {record['label']!r} has a result with the same "
+            f"{', '.join(columns)} and direction in line {lines[key]}; "
+            "keep one of them, or tell them apart by the column 'label' or 'database'"
+        )
 
 
 def _record(row: dict[str, Any], path: Path, line: int, labels: Collection[str]) -> Record:
