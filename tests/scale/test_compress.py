@@ -512,7 +512,7 @@ def exact_scores(metric, items, queries):
 
 
 @pytest.mark.parametrize("metric", ["ip", "cosine", "l2"])
-@pytest.mark.parametrize(("n_bytes", "correlation"), [(1, 0.7), (6, 0.99)])
+@pytest.mark.parametrize(("n_bytes", "correlation"), [(1, 0.7), (2, 0.85), (6, 0.99)])
 def test_scores_are_those_of_the_metric(metric, n_bytes, correlation, tmp_path):
     items = 3 + make_items() * np.linspace(0.2, 4, 900, dtype=np.float32)[:, np.newaxis]
     queries = 3 + make_queries(50)
@@ -548,6 +548,15 @@ def test_items_added_to_an_l2_index_have_their_norm():
     assert np.mean(hits.ids[:, 0] >= 900) > 0.7
     decoded = compressed.index.reconstruct(900)
     assert np.linalg.norm(decoded - more[0]) < 0.5 * np.linalg.norm(more[0])
+
+
+def test_distances_are_most_accurate_for_the_queries():
+    items, queries = make_items(3000), make_queries(400)
+    aware, plain = (acqh.compress(items, given, 2, "l2") for given in (queries[:200], None))
+    assert aware.report.shrinkage < 1
+    truth = np.argsort(-exact_scores("l2", items, queries[200:]), axis=1)[:, :10]
+    shares = [share_found(truth, small.search(queries[200:], 10).ids) for small in (aware, plain)]
+    assert shares[0] > shares[1] + 0.05
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from acqh.index.flat import best_rows
 from acqh.index.rerank import as_vectors
 from acqh.quantize import AdditiveQuantizer, Drift
 from acqh.quantize.drift import MIN_ADDED
-from acqh.quantize.norms import add_norm_codebook, add_norm_codes, n_vector_codebooks
 from acqh.scale.chunks import (
     device_argument,
     read_queries,
@@ -161,30 +160,33 @@ def compress(
         if held_out is None:  # items as queries, each excluded from its own result
             chosen = rng.permutation(len(sample))[:_MAX_HELD_OUT]
             held_out = sample[chosen]
-        sample, unseen = (metric_map.map_items(x)[:, :n_components] for x in (sample, unseen))
+        if fitted is None and metric == "l2":
+            # The metric of queries weights norms and vectors. Recall@10 of new queries, 8 bytes:
+            # 0.665, against 0.621 with a byte for the norm (6,000 features of MIRFlickr).
+            fitted = sample
+        # The mean squared distance from the mean; 1 if all items are equal.
+        unit = metric_map.map_items(sample)[:, :n_components]
+        spread = float(np.square(unit - unit.mean(axis=0, dtype=np.float64)).sum(axis=1).mean())
+        sample, unseen = map(metric_map.map_items, (sample, unseen))
         # If all items but those held out are in the sample, the codebooks need not generalize.
         is_whole = n_items <= n_train
         ridge = 0.0 if is_whole else None
-        n_codebooks = n_vector_codebooks(n_bytes) if metric == "l2" else n_bytes
         settings: dict[str, Any] = {"ridge": ridge, "n_train": n_train, "max_iter": max_iter}
-        quantizer = AdditiveQuantizer(n_codebooks, **settings, random_state=rng)
+        quantizer = AdditiveQuantizer(n_bytes, **settings, random_state=rng)
         with _timed(seconds, "fit"):
-            if fitted is not None:  # the error of a distance depends on query minus item
-                fitted = None if metric == "l2" else metric_map.map_queries(fitted)
+            if fitted is not None:
+                fitted = metric_map.map_queries(fitted)
             if (expected := quantizer.expected_seconds(sample)) > LONG_SECONDS:
                 subject = f"{len(sample):,} items in {n_bytes} bytes each"
                 _logger.warning("training on %s takes about %.0f s", subject, expected)
             quantizer.fit(sample, queries=fitted, progress=progress)
-            codebooks = quantizer.codebooks_
-            if metric == "l2":
-                codebooks = add_norm_codebook(codebooks, quantizer.training_codes_, rng)
         encoded, error, best = [], 0.0, None
         with _timed(seconds, "encode"):
             mapped = metric_map.map_queries(held_out)
             encode = partial(_encode, view, metric_map, quantizer, mapped, on_device)
             start = None
             if is_whole:
-                start = np.empty((n_items, n_codebooks), np.uint8)
+                start = np.empty((n_items, n_bytes), np.uint8)
                 start[rows] = quantizer.training_codes_
                 start[others] = quantizer.encode(unseen) if len(unseen) else 0
             arguments = ((a, None if start is None else start[a:b]) for a, b in pairwise(starts))
@@ -198,10 +200,7 @@ def compress(
             raise ViewError("the source changed between the two passes: it is empty now")
         with _timed(seconds, "index"):
             ids, codes = map(np.concatenate, zip(*encoded, strict=True))
-            index = CodeIndex(codebooks, metric_map)
-            if metric == "l2":
-                codes = add_norm_codes(codes, index.codebooks)
-            index.add(codes, ids)
+            index = CodeIndex(quantizer.codebooks_, metric_map).add(codes, ids)
         with _timed(seconds, "drift"):
             # The expected error of items added later, if their distribution is the same.
             is_enough = len(unseen) >= MIN_ADDED
@@ -229,8 +228,6 @@ def compress(
     query_metric = quantizer.metric_
     size = index.memory_bytes + index.codebooks.nbytes + quantizer.history_.nbytes
     size += metric_map.origin.nbytes + (0 if query_metric is None else query_metric.nbytes)
-    # The mean squared distance from the mean; 1 if all items are equal.
-    spread = float(np.square(sample - sample.mean(axis=0, dtype=np.float64)).sum(axis=1).mean())
     report = CompressionReport(
         n_items=n_items,
         n_components=n_components,
@@ -314,9 +311,9 @@ def _encode(
     first_row, start = argument
     ids, vectors = read_vectors(chunk, view)
     mapped = metric_map.map_items(vectors)
-    vectors = mapped[:, : vectors.shape[1]]
-    codes = quantizer.encode(vectors, start=start, **on_device)
-    errors = np.square(vectors - quantizer.decode(codes), dtype=np.float64)
+    codes = quantizer.encode(mapped, start=start, **on_device)
+    residuals = (mapped - quantizer.decode(codes))[:, : vectors.shape[1]]
+    errors = np.square(residuals, dtype=np.float64)
     return (ids, codes), float(errors.sum()), exact_best(queries, mapped, first_row, _N_BEST)
 
 

@@ -14,7 +14,6 @@ from acqh._core.runtime import Progress
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex, SearchResult
 from acqh.quantize import AdditiveQuantizer, Drift
-from acqh.quantize.norms import add_norm_codes, n_vector_codebooks
 from acqh.scale.chunks import read_vectors, vector_source
 
 # Values of k of a report; numbers of candidates that are re-ranked, and k of their recall.
@@ -245,11 +244,9 @@ class Compressed:
                 f"items have dtype {vectors.dtype} and shape {vectors.shape}; give numbers of "
                 f"{n_components} dimensions"
             )
-        mapped = self.index.metric_map.map_items(np.asarray(vectors, dtype=np.float32))
-        vectors = mapped[:, :n_components]
+        vectors = self.index.metric_map.map_items(np.asarray(vectors, dtype=np.float32))
         codes = self.quantizer.encode(vectors)
-        is_l2 = self.index.metric == "l2"
-        self.index.add(add_norm_codes(codes, self.index.codebooks) if is_l2 else codes, ids)
+        self.index.add(codes, ids)
         rows = vectors, self.quantizer.decode(codes)
         self.drift = self.drift.after(*map(self.quantizer.to_metric, rows))
         return self
@@ -362,10 +359,7 @@ class Compressed:
     @classmethod
     def from_index(cls, index: CodeIndex) -> Self:
         """Return all parts of a loaded index with a quantizer; raise CorruptBundleError."""
-        info, codebooks = index.info, index.codebooks
-        if index.metric == "l2":
-            codebooks = codebooks[: n_vector_codebooks(len(codebooks)), :, :-1]
-        arrays = {**index.info_arrays, "codebooks_": codebooks}
+        info, arrays = index.info, {**index.info_arrays, "codebooks_": index.codebooks}
         quantizer = AdditiveQuantizer.from_state(info["quantizer"], arrays)
         try:
             drift = Drift.from_dict(info["drift"])
