@@ -208,7 +208,8 @@ def settings() -> Iterator[str]:
     meanings = dict(zip(parts[1::2], parts[2::2], strict=True))
     rows = []
     for name, field in Settings.model_fields.items():
-        default = "" if field.is_required() or field.default_factory else f"`{field.default}`"
+        has_default = not field.is_required() and field.default not in (None, "")
+        default = f"`{field.default}`" if has_default and not field.default_factory else ""
         meaning = " ".join(meanings[name].split()).replace("``", "`")
         rows.append((f"`ACQH_{name.upper()}`", default, meaning))
     yield from table(("variable", "default", "meaning"), rows)
