@@ -15,7 +15,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --constraint constraints.txt --upgrade pip
 
-# Room: bytecode is made of what is used alone, and packages' own tests (40 MB) and setuptools serve nobody here.
+# To save space: byte code only of what is used, no tests of packages (40 MB), no setuptools.
 $(VENV)/.demo: pyproject.toml constraints.txt | $(BIN)/python
 	$(subst install,install --no-compile,$(INSTALL)) '.[images,text,serve]'
 	@[ -e $(VENV)/.test ] || { $(PIP) --quiet uninstall --yes setuptools; find $(VENV)/lib -type d -name tests -prune -exec rm -r {} +; }

@@ -19,7 +19,7 @@ HOMES = {
     if isinstance(node, ast.ImportFrom)
     for alias in node.names
 }
-ROOMS = sorted(name for name, home in HOMES.items() if home == "acqh" and name != "serve")
+SUBPACKAGES = sorted(name for name, home in HOMES.items() if home == "acqh" and name != "serve")
 NAMES = {name: home for name, home in HOMES.items() if home != "acqh"}
 
 
@@ -35,19 +35,19 @@ def test_a_subpackage_with_an_extra_is_public_but_not_star_imported():
 
 
 def test_rooms_export_names_that_exist():
-    for room in ROOMS:
-        module = importlib.import_module(f"acqh.{room}")
+    for subpackage in SUBPACKAGES:
+        module = importlib.import_module(f"acqh.{subpackage}")
         names = getattr(module, "__all__", [])
         for name in names:
-            assert hasattr(module, name), f"{room}.{name}"
+            assert hasattr(module, name), f"{subpackage}.{name}"
 
 
 def test_no_module_hides_a_name_that_is_loaded_on_first_use():
     for stub in (ROOT / "src" / "acqh").rglob("__init__.pyi"):
-        room = ".".join(stub.parent.relative_to(ROOT / "src").parts)
+        subpackage = ".".join(stub.parent.relative_to(ROOT / "src").parts)
         modules = {path.stem for path in stub.parent.iterdir()}
-        names = set(importlib.import_module(room).__all__)
-        assert names & modules <= ({*ROOMS, "errors"} if room == "acqh" else set())
+        names = set(importlib.import_module(subpackage).__all__)
+        assert names & modules <= ({*SUBPACKAGES, "errors"} if subpackage == "acqh" else set())
 
 
 def test_importing_acqh_loads_no_heavy_package():
@@ -99,27 +99,27 @@ def test_the_makefile_installs_nothing_without_its_pin():
     assert "export PIP_BUILD_CONSTRAINT := constraints.txt" in recipes
 
 
-def _doors():
-    """Yield every public name: where it is offered, and what it is."""
-    for room in ("acqh", *(f"acqh.{room}" for room in (*ROOMS, "serve"))):
-        subpackage = importlib.import_module(room)
-        for name in subpackage.__all__:
-            if not inspect.ismodule(getattr(subpackage, name)) and not name.startswith("_"):
-                yield f"{room}.{name}", getattr(subpackage, name)
+def _public_names():
+    """Yield every public name: where it is exported, and what it is."""
+    for path in ("acqh", *(f"acqh.{subpackage}" for subpackage in (*SUBPACKAGES, "serve"))):
+        module = importlib.import_module(path)
+        for name in module.__all__:
+            if not inspect.ismodule(getattr(module, name)) and not name.startswith("_"):
+                yield f"{path}.{name}", getattr(module, name)
 
 
 def test_the_reference_lists_exactly_the_public_names():
     pages = "".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
-    listed, room = set(), ""
+    listed, subpackage = set(), ""
     for line in pages.splitlines():
         if match := re.fullmatch(r"\.\. currentmodule:: (\S+)", line):
-            room = match[1]
+            subpackage = match[1]
         elif match := re.fullmatch(r" {3}(\w+)", line):
-            listed.add(f"{room}.{match[1]}")
+            listed.add(f"{subpackage}.{match[1]}")
         elif match := re.fullmatch(r"\.\. auto\w+:: (acqh\.errors\.\S+)", line):
             listed.add(match[1])
-    public = dict(_doors())
-    # What `import acqh` gives directly is listed there, not in its room again.
+    public = dict(_public_names())
+    # What `import acqh` gives directly is listed there, not in its subpackage again.
     at_the_top = [value for name, value in public.items() if name.count(".") == 1]
     expected = {
         name
@@ -130,7 +130,7 @@ def test_the_reference_lists_exactly_the_public_names():
 
 
 def test_every_public_name_has_an_example():
-    public = {name: value for name, value in _doors() if not name.startswith("acqh.errors.")}
+    public = {name: value for name, value in _public_names() if not name.startswith("acqh.errors.")}
     assert [name for name, value in public.items() if ">>>" not in (value.__doc__ or "")] == []
 
 

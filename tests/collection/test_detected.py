@@ -184,7 +184,7 @@ def test_the_older_layout_opens_where_nothing_can_be_written(tagged_path, tmp_pa
     assert database.read_bytes() == before
 
 
-def test_a_site_publishes_only_the_detected_metadata_that_were_asked_for(tagged, tmp_path):
+def test_a_site_publishes_only_the_detected_metadata_that_were_selected(tagged, tmp_path):
     def data_of(name, **options):
         site(tagged, tmp_path / name, **options)
         return b"".join(path.read_bytes() for path in (tmp_path / name / "data").iterdir())

@@ -47,7 +47,7 @@ def test_filters_also_hold_for_names(collection):
     assert all("file name" not in hit.why for hit in hits)
 
 
-def test_a_percent_sign_in_a_name_stands_for_itself(tmp_path):
+def test_a_percent_sign_in_a_name_is_kept(tmp_path):
     items = [Item(text="a dog", id=str(n), fields={"image": name})
              for n, name in enumerate(("100%_a.jpg", "1000_a.jpg"))]  # fmt: skip
     with Collection.build(items, tmp_path / "c.acqh", text_encoder="tfidf") as collection:

@@ -18,7 +18,7 @@ def phone(tmp_path_factory):
         yield folder, collection
 
 
-def test_photos_with_a_camera_screenshots_by_name_and_documents_are_told(phone):
+def test_photos_with_a_camera_screenshots_by_name_and_documents_are_detected(phone):
     folder, collection = phone
     for kind in ("photo", "screenshot", "document"):
         names = {name for name, other in folder.kinds.items() if other == kind}
@@ -38,7 +38,7 @@ def test_few_images_of_a_kind_are_taken_for_another(kind, least):
     assert kinds.count(kind) >= least * len(images)
 
 
-def test_photographs_are_photos(data_dir):
+def test_real_photos_are_of_the_kind_photo(data_dir):
     files = sorted((data_dir.parent / "photos" / "images").glob("*.jpg"))[:200]
     images = [working_image(path) for path in files]
     kinds = [detect_kind(image, image.size, "", has_camera=False) for image in images]

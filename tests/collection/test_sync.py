@@ -70,7 +70,7 @@ def test_file_names_are_keywords_in_a_folder_without_a_table(tracked):
     assert tracked.verify().ok
 
 
-def test_dates_and_orientation_of_photographs_are_kept(photos, tmp_path):
+def test_dates_and_orientation_of_photos_are_kept(photos, tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # turned by 90 degrees
     exif.get_ifd(0x8769)[0x9003] = "2014:07:01 12:30:00"

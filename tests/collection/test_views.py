@@ -19,7 +19,7 @@ def test_most_items_may_lack_labels(tmp_path, make_items):
         stats = collection.info()
         assert (stats.n_items, stats.n_labelled, stats.n_trained) == (120, 30, 120)
         assert stats.encoded_from == {"labels+image+text": 30, "image+text": 90}
-        # Plain items are told apart by prediction: those with the number 1 of 3 are flowers.
+        # Plain items are distinguished by prediction: those with the number 1 of 3 are flowers.
         hits = collection.search(text="rose tulip", k=30).hits
         plain = [int(hit.id[5:]) for hit in hits if hit.id.startswith("plain")]
         assert len(plain) > 5

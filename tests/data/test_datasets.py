@@ -168,7 +168,7 @@ def test_a_file_that_differs_is_taken_with_a_warning(tmp_path):
     assert "'image' has 127 columns instead of 128" in message
 
 
-def test_other_values_of_the_right_shape_are_told_by_their_checksum(tmp_path):
+def test_other_values_of_the_right_shape_are_detected_by_their_checksum(tmp_path):
     write_small_wiki(tmp_path, n=2866)
     with pytest.warns(DatasetWarning, match="in image, text, labels"):
         acqh.load_dataset("wiki", tmp_path)

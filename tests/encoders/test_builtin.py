@@ -137,7 +137,7 @@ def test_tags_are_limited_in_number_and_confidence():
     assert model.suggest_tags(np.empty((0, 1280))) == []
 
 
-def test_photographs_of_animals_get_the_tags_that_people_gave_them(data_dir):
+def test_photos_of_animals_get_the_tags_that_people_gave_them(data_dir):
     animals, folder = {"dog", "cat", "horse", "bird"}, data_dir.parent / "coco"
     with (folder / "manifest.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))[8_000:9_000]
@@ -199,7 +199,7 @@ def test_no_rows_give_no_vectors():
         (lambda model: model.refine(np.ones((12, 1280)), np.ones((11, 384))), "give pairs"),
     ],
 )
-def test_what_does_not_fit_is_refused(use, message):
+def test_what_does_not_fit_is_rejected(use, message):
     with pytest.raises(InvalidInputError, match=message):
         use(builtin_model())
 

@@ -51,14 +51,14 @@ def test_paths_bytes_and_images_give_the_same_features(tmp_path: Path) -> None:
     assert (rows == rows[0]).all()
 
 
-def test_pictures_are_described_one_by_one() -> None:
+def test_images_are_described_one_by_one() -> None:
     pictures = [picture(seed, (40 + seed, 70)) for seed in range(4)]
     whole = HogColor().transform(pictures)
     parts = [HogColor().transform([item]) for item in pictures]
     np.testing.assert_array_equal(whole, np.vstack(parts))
 
 
-def test_no_pictures_give_no_rows() -> None:
+def test_no_images_give_no_rows() -> None:
     assert HogColor().transform([]).shape == (0, 544)
 
 
@@ -120,13 +120,13 @@ def test_usual_formats_are_read(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["GIF", "JPEG", "PNG", "TIFF", "WEBP"])
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.5])
-def test_truncated_pictures_are_refused_by_name(kind: str, share: float) -> None:
+def test_truncated_images_are_rejected_by_name(kind: str, share: float) -> None:
     whole = as_bytes(picture(), kind)
     with pytest.raises(ImageError, match="image 1"):
         HogColor().transform([whole, whole[: int(share * len(whole))]])
 
 
-def test_damaged_pictures_are_read_or_refused_but_nothing_else() -> None:
+def test_damaged_images_are_read_or_rejected_but_nothing_else() -> None:
     rng = np.random.default_rng(0)
     for kind in ("GIF", "JPEG", "PNG", "TIFF", "WEBP"):
         whole = as_bytes(picture(size=(24, 24)), kind)
@@ -146,13 +146,13 @@ def test_a_missing_file_is_named() -> None:
         HogColor().transform(["no/such.png"])
 
 
-def test_what_is_no_picture_is_refused() -> None:
+def test_what_is_no_image_is_rejected() -> None:
     with pytest.raises(ImageError, match="image 0"):
         HogColor().transform([3])
 
 
 @pytest.mark.parametrize("side", [9_000, 12_000, 60_000])
-def test_enormous_pictures_are_refused_before_decoding(side: int) -> None:
+def test_enormous_images_are_rejected_before_decoding(side: int) -> None:
     with pytest.raises(ImageError, match="image 0"):
         HogColor().transform([huge_png(side, side)])
 
@@ -163,7 +163,7 @@ def test_the_pixel_limit_can_be_set() -> None:
     assert HogColor(max_pixels=64 * 64).transform([picture()]).shape == (1, 544)
 
 
-def test_formats_that_start_other_programs_are_refused() -> None:
+def test_formats_that_start_other_programs_are_rejected() -> None:
     with pytest.raises(ImageError):
         HogColor().transform([b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"])
 
@@ -178,7 +178,7 @@ def test_formats_that_start_other_programs_are_refused() -> None:
         ({"hsv_bins": (4, 4, 0)}, "each of hsv_bins"),
     ],
 )
-def test_parameters_out_of_range_are_refused(params: dict[str, Any], message: str) -> None:
+def test_parameters_out_of_range_are_rejected(params: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         HogColor(**params).fit([])
 
@@ -209,7 +209,7 @@ def test_what_is_no_image_is_said_plainly(tmp_path, content, reason):
             read_image(source, name="a.jpg")
 
 
-def test_a_path_that_cannot_be_opened_is_told_in_plain_words(tmp_path):
+def test_a_path_that_cannot_be_opened_is_named_in_plain_words(tmp_path):
     with pytest.raises(ImageError, match=r"none.png"):
         read_image(tmp_path / "none.png", name="none.png")
     with pytest.raises(ImageError, match="folder"):

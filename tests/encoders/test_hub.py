@@ -156,7 +156,7 @@ def test_weights_outside_the_folder_are_not_downloaded(hub):
     assert not [path for path in hub.asked if "secret" in path]
 
 
-def test_a_short_name_stands_for_a_repository(hub):
+def test_a_short_name_names_a_repository(hub):
     hub.models[REPOSITORIES["clip"]] = hub.models["someone/colours"]
     assert find_model("clip").source == f"{REPOSITORIES['clip']}@{COMMIT}"
 

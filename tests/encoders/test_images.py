@@ -35,7 +35,7 @@ def as_bytes(image: Any, kind: str, **options: Any) -> bytes:
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP"])
-def test_a_large_picture_comes_out_small_and_looks_the_same(kind: str) -> None:
+def test_a_large_image_comes_out_small_and_looks_the_same(kind: str) -> None:
     image = smooth(1500, 1001)
     small = read_image(as_bytes(image, kind), side=100)
     assert 200 <= max(small.size) < 400
@@ -53,7 +53,7 @@ def test_bands_do_not_show(mode: str) -> None:
     np.testing.assert_array_equal(np.asarray(whole), np.asarray(white.convert("RGB")))
 
 
-def test_a_picture_that_is_small_enough_keeps_every_pixel() -> None:
+def test_an_image_that_is_small_enough_keeps_every_pixel() -> None:
     image = smooth(300, 180)
     content = as_bytes(image, "PNG")
     np.testing.assert_array_equal(np.asarray(read_image(content, side=150)), np.asarray(image))

@@ -26,7 +26,7 @@ def restored(encoder):
     return unpack(json.loads(json.dumps(description)), arrays, HOMES)
 
 
-def test_efficientnet_refuses_a_size_its_strides_do_not_divide():
+def test_efficientnet_rejects_a_size_its_strides_do_not_divide():
     with pytest.raises(InvalidInputError, match="multiple of 32"):
         EfficientNetLite0(size=100).fit([])
 
@@ -55,7 +55,7 @@ def test_efficientnet_names_a_bad_picture():
         EfficientNetLite0(size=64).transform([*pictures(2), b"no image"])
 
 
-def test_other_weights_than_those_fitted_with_are_refused():
+def test_other_weights_than_those_fitted_with_are_rejected():
     description, _ = pack(EfficientNetLite0(), HOMES)
     description["state"]["fingerprint_"] = 64 * "0"
     other = unpack(description, {}, HOMES)

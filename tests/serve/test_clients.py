@@ -224,7 +224,7 @@ def test_where_all_connections_are_worked_on_one_more_is_503(built, start, monke
         assert busy.recv(100).startswith(b"HTTP/1.1 200")
 
 
-def test_a_body_of_very_many_keys_is_refused_with_a_short_answer(client):
+def test_a_body_of_very_many_keys_is_rejected_with_a_short_answer(client):
     many = json.dumps({f"key {n}": n for n in range(40_000)}).encode()
     nested = json.dumps({"text": "a", "where": {f"key {n}": n for n in range(40_000)}}).encode()
     deep = json.dumps({"text": "a", "where": {"x": [{f"k{n}": n for n in range(40_000)}]}}).encode()
@@ -250,7 +250,7 @@ def bomb(width, height, kind="PNG", **options):
     return file.getvalue()
 
 
-def test_small_files_of_very_many_pixels_are_refused_and_photographs_are_not(client):
+def test_small_files_of_very_many_pixels_are_rejected_and_photos_are_not(client):
     for content in (bomb(10_000, 7_000), bomb(5_000, 4_000, "JPEG", progressive=True),
                     bomb(9_000, 8_000, "JPEG")):  # fmt: skip
         answer = client.post("/search/images", files={"image": content})
@@ -287,7 +287,7 @@ def test_images_do_not_keep_words_waiting(built, start, monkeypatch):
             assert client.post("/search", json={"text": "cat"}).status_code == 200
 
 
-def test_a_client_that_hangs_up_in_a_body_is_no_failure_of_the_service(built, start, caplog):
+def test_a_client_that_hangs_up_in_a_body_is_no_failure_of_the_server(built, start, caplog):
     with start(built) as client:
         for kind, begun in ((JSON, b"{"), (FORM, b"--x\r\n"), (FORM, b"nonsense")):
             with connect(client.address) as connection:

@@ -54,7 +54,7 @@ def head(length=None, **headers):
 
 
 def png_header(width, height):
-    """Return the first bytes of a PNG of any size, which take no room."""
+    """Return the first bytes of a PNG of any size, which need no memory."""
 
     def chunk(name, content):
         checksum = zlib.crc32(name + content)
@@ -119,7 +119,7 @@ def test_a_form_that_is_no_form_is_400(client):
         problem(client.post("/search/images", content=b"nonsense", headers=headers), 400)
 
 
-def test_only_the_picture_may_be_a_file(client):
+def test_only_the_image_may_be_a_file(client):
     problem(client.post("/search/images", files={"query": ("a.txt", b"{}"), "image": b""}), 422)
 
 
@@ -199,14 +199,14 @@ def test_a_slow_second_header_on_one_connection_is_cut_off(narrow):
     assert answer.count(b"HTTP/1.1 ") == 1
 
 
-def test_compressed_bodies_are_refused_so_there_is_no_bomb(narrow):
+def test_compressed_bodies_are_rejected_so_there_is_no_bomb(narrow):
     bomb = gzip.compress(b"x" * 10_000_000)
     assert len(bomb) < 20_000
     headers = JSON | {"content-encoding": "gzip"}
     assert "Content-Encoding" in problem(narrow.post("/search", content=bomb, headers=headers), 415)
 
 
-def test_a_picture_with_a_huge_header_is_413_before_it_is_decoded(client, narrow):
+def test_an_image_with_a_huge_header_is_413_before_it_is_decoded(client, narrow):
     sizes = [(9000, 9000), (13_000, 13_000), (100_000, 100_000), (2**31 - 1, 2**31 - 1)]
     for service, size in [(narrow, (101, 100)), *((client, size) for size in sizes)]:
         content = base64.b64encode(png_header(*size)).decode()
@@ -214,7 +214,7 @@ def test_a_picture_with_a_huge_header_is_413_before_it_is_decoded(client, narrow
         problem(service.post("/search/images", files={"image": png_header(*size)}), 413)
 
 
-def test_pictures_that_are_damaged_or_of_another_kind_are_422(client, make_picture):
+def test_images_that_are_damaged_or_of_another_kind_are_422(client, make_picture):
     whole = make_picture((9, 9, 9))
     for content in (whole[:60], b"%!PS-Adobe-3.0 EPSF-3.0\n", b"P6 1 1 255\nxxx", png_header(9, 9)):
         problem(client.post("/search/images", files={"image": content}), 422)
@@ -238,13 +238,13 @@ def test_unknown_addresses_and_methods_are_problems(client):
     assert set(response.headers["allow"].split(", ")) == {"GET", "HEAD"}
 
 
-def test_the_service_is_read_only_by_default(client):
+def test_the_server_is_read_only_by_default(client):
     problem(client.post("/items", json={"items": [{"text": "cat"}]}), 404)
     problem(client.delete("/item?id=plain"), 405)
     assert client.get("/item?id=plain").status_code == 200
 
 
-def test_there_is_no_cors_and_other_host_names_are_refused(client):
+def test_there_is_no_cors_and_other_host_names_are_rejected(client):
     response = client.get("/info", headers={"Origin": "https://evil.example"})
     assert not [name for name in response.headers if name.startswith("access-control")]
     preflight = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
@@ -265,7 +265,7 @@ def test_every_answer_has_the_security_headers(client):
         assert "server" not in response.headers
 
 
-def test_a_search_that_takes_too_long_is_503_and_the_service_lives_on(built, start, monkeypatch):
+def test_a_search_that_takes_too_long_is_503_and_the_server_lives_on(built, start, monkeypatch):
     release = threading.Event()
     search = Collection.search
 

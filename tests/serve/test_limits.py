@@ -86,7 +86,7 @@ def test_a_declared_length_is_not_believed_when_less_and_believed_when_more():
     assert (status, n_read) == (413, 0)
 
 
-def test_a_body_that_is_declared_too_long_is_refused_unread():
+def test_a_body_that_is_declared_too_long_is_rejected_unread():
     app = limit_body(echo)
     assert call(app, [b"x" * 10] * 3, headers=[("content-length", "30")])[::3] == (413, 0)
 
@@ -130,7 +130,7 @@ def test_all_bodies_together_have_a_limit_and_the_slowest_makes_room():
     assert statuses == {"slow": 408}
 
 
-def test_a_client_that_waits_for_our_word_is_refused_before_it_sends():
+def test_a_client_that_waits_for_our_word_is_rejected_before_it_sends():
     app = limit_body(echo)
     headers = [("content-length", "30"), ("expect", "100-continue")]
     assert call(app, [b"x" * 30], headers=headers)[::3] == (413, 0)
@@ -149,7 +149,7 @@ def test_a_connection_is_closed_when_its_body_was_not_read():
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "gzip, identity", "GZIP"])
-def test_compressed_bodies_are_refused_unread(encoding):
+def test_compressed_bodies_are_rejected_unread(encoding):
     app = limit_body(echo)
     assert call(app, [b"x"], headers=[("content-encoding", encoding)])[0] == 415
     assert call(app, [b"x"], headers=[("content-encoding", "identity")])[0] == 200
@@ -228,7 +228,7 @@ def test_images_may_have_as_many_pixels_as_is_set(built, start):
     [("localhost:8000", 200), ("127.0.0.1", 200), ("[::1]:80", 200), ("LOCALHOST", 200),
      ("evil.example", 400), ("localhost.evil.example", 400), ("", 400)],
 )  # fmt: skip
-def test_on_loopback_other_names_are_refused(host, status):
+def test_on_loopback_other_names_are_rejected(host, status):
     app = Shield(echo, allowed_names("127.0.0.1", True, []))
     assert call(app, headers=[("host", host)])[0] == status
 

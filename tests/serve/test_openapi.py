@@ -26,14 +26,14 @@ def schemathesis(client, folder, *arguments):
 
 
 @pytest.mark.slow
-def test_a_read_only_service_keeps_to_its_description(client, tmp_path):
+def test_a_read_only_server_keeps_to_its_description(client, tmp_path):
     printed = schemathesis(client, tmp_path)
     assert "Tested: 12" in printed
     assert "POST /items" not in printed
 
 
 @pytest.mark.slow
-def test_a_guarded_service_that_can_be_written_to_keeps_to_its_description(
+def test_a_guarded_server_that_can_be_written_to_keeps_to_its_description(
     own_copy, start, token_files, tmp_path
 ):
     with start(own_copy, **token_files) as client:
@@ -80,7 +80,7 @@ ITEMS = [
 ]  # fmt: skip
 
 
-def test_the_description_allows_exactly_what_the_service_allows(own_copy, start, token_files):
+def test_the_description_allows_exactly_what_the_server_allows(own_copy, start, token_files):
     write = {"Authorization": "Bearer write-0123456789abcdef"}
     with start(own_copy, **token_files) as client:
         described = client.get("/openapi.json").json()

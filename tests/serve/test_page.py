@@ -134,7 +134,7 @@ def test_results_come_while_typing_and_the_address_can_be_shared(client, visit):
     assert labels(page)[0] == "car"
 
 
-def test_the_page_offers_the_examples_that_the_service_is_told(visit, built, start):
+def test_the_page_offers_the_examples_of_its_settings(visit, built, start):
     with start(built, examples=["red car", "sea"]) as client:
         page = visit(client)
         expect(page.locator("#examples button")).to_have_text(["red car", "sea"])
@@ -142,7 +142,7 @@ def test_the_page_offers_the_examples_that_the_service_is_told(visit, built, sta
         expect(page.locator("#text")).to_have_value("sea")
 
 
-def test_an_answer_to_what_is_no_longer_asked_is_dropped(client, visit):
+def test_an_answer_to_what_is_no_longer_requested_is_dropped(client, visit):
     page = visit(client)
     expect(page.locator("#summary")).to_have_text("Or start with one of these")
     held = []
@@ -163,7 +163,7 @@ def test_an_answer_to_what_is_no_longer_asked_is_dropped(client, visit):
     assert labels(page)[0] == "car"
 
 
-def test_a_picture_finds_its_like_dropped_pasted_or_chosen(client, visit, make_picture):
+def test_an_image_finds_its_like_dropped_pasted_or_chosen(client, visit, make_picture):
     page = visit(client)
     content = make_picture((20, 60, 220))
     found = page.locator("#summary")
@@ -209,7 +209,7 @@ def test_words_are_weighed_against_a_picture(client, visit, make_picture):
     expect(slider).to_have_attribute("aria-valuetext", "Text 0%, image 100%")
 
 
-def test_several_pictures_make_one_query_and_each_can_be_taken_out(client, visit, make_picture):
+def test_several_images_make_one_query_and_each_can_be_taken_out(client, visit, make_picture):
     page = visit(client)
     expect(hits(page).first).to_be_visible()
     red, blue = make_picture((220, 30, 30)), make_picture((20, 60, 220))
@@ -400,7 +400,7 @@ def titles(page):
     return [link.get_attribute("title") for link in page.locator("#hits a").all()]
 
 
-def test_a_hit_says_why_it_is_there_where_the_service_says_so(client, visit):
+def test_a_hit_says_why_it_is_there_where_the_server_says_so(client, visit):
     page = visit(client)
     expect(hits(page).first).to_be_visible()
 
@@ -524,7 +524,7 @@ def test_everything_works_from_the_keyboard(client, visit):
     assert page.evaluate(NAMELESS) == []
 
 
-def test_a_busy_service_is_asked_again(client, visit):
+def test_a_busy_server_is_queried_again(client, visit):
     page = visit(client)
     expect(hits(page).first).to_be_visible()
     for status, text in ((429, "car"), (503, "cat")):
@@ -541,7 +541,7 @@ def test_a_busy_service_is_asked_again(client, visit):
         expect(page.locator("#error")).to_be_hidden()
 
 
-def test_a_service_that_is_gone_and_comes_back(built, start, visit):
+def test_a_server_that_is_gone_and_comes_back(built, start, visit):
     with start(built) as client:
         page = visit(client, "/?q=cat")
         expect(hits(page)).to_have_count(24)
@@ -554,7 +554,7 @@ def test_a_service_that_is_gone_and_comes_back(built, start, visit):
         expect(page.locator("#error")).to_be_hidden()
 
 
-def test_what_is_no_picture_and_what_is_not_there_are_named(client, visit):
+def test_what_is_no_image_and_what_is_not_there_are_named(client, visit):
     page = visit(client, "/?item=nothing")
     expect(page.locator("#error")).to_contain_text("No item has the id 'nothing'.")
     page.dispatch_event("body", "drop", {"dataTransfer": carry(page, b"?", "a.txt", "text/plain")})
@@ -713,7 +713,7 @@ def test_favourites_are_marked_and_filtered(own_copy, start, visit, token_files)
         expect(page).to_have_url(ending("/?q=cat&only=favourite"))
 
 
-def test_hidden_items_are_shown_only_when_asked_for(own_copy, start, visit, token_files):
+def test_hidden_items_are_shown_only_on_request(own_copy, start, visit, token_files):
     with start(own_copy, **token_files) as client:
         page = visit(client, f"/?label=sea{WRITE_LINK}")
         expect(hits(page)).to_have_count(12)
@@ -1001,7 +1001,7 @@ def test_the_start_page_is_full_though_few_items_have_labels(
         expect(hits(visit(client))).to_have_count(24)
 
 
-def test_the_map_names_regions_and_shows_only_hits_as_pictures_of_a_query(client, visit):
+def test_the_map_names_regions_and_shows_only_hits_as_images_of_a_query(client, visit):
     page = visit(client, "/?view=map")
     canvas = page.locator("#map")
     expect(canvas).to_have_attribute("data-pictures", "37")

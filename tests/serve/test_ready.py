@@ -75,7 +75,7 @@ def test_a_server_that_cannot_search_any_more_is_alive_but_not_ready(own_copy, s
         assert client.get("/readyz").status_code == 200
 
 
-def test_readiness_is_asked_once_until_the_collection_changes(own_copy, start, monkeypatch):
+def test_readiness_is_checked_once_until_the_collection_changes(own_copy, start, monkeypatch):
     searched, search = [], Collection.search
 
     def counting(self, **query):

@@ -24,7 +24,7 @@ def test_settings_come_from_the_environment(monkeypatch):
 
 
 @pytest.mark.parametrize("wrong", [{"query_encoder": "clip"}, {"port": 70000}, {"n_threads": 0}])
-def test_settings_out_of_range_are_refused(wrong):
+def test_settings_out_of_range_are_rejected(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Settings(collection="things.acqh", **wrong)
 
@@ -34,11 +34,11 @@ def test_settings_out_of_range_are_refused(wrong):
     [("127.0.0.1", True), ("::1", True), ("localhost", True), ("127.1.2.3", True),
      ("0.0.0.0", False), ("::", False), ("192.168.1.5", False), ("example.org", False)],  # noqa: S104
 )  # fmt: skip
-def test_loopback_is_told_from_other_hosts(host, expected):
+def test_loopback_differs_from_other_hosts(host, expected):
     assert Settings(collection="things.acqh", host=host).is_loopback is expected
 
 
-def test_another_host_is_refused_without_a_token_and_the_error_says_what_to_do(tmp_path):
+def test_another_host_is_rejected_without_a_token_and_the_error_says_what_to_do(tmp_path):
     settings = {"collection": "things.acqh", "host": "0.0.0.0"}  # noqa: S104
     with pytest.raises(InvalidInputError, match="--token-file"):
         read_tokens(Settings(**settings))
@@ -50,7 +50,7 @@ def test_another_host_is_refused_without_a_token_and_the_error_says_what_to_do(t
 @pytest.mark.parametrize(
     "content", [b"", b"short", b"two words of a token", b"\xff" * 20, b"a" * 9]
 )
-def test_a_token_that_cannot_be_used_is_refused_without_showing_it(tmp_path, content):
+def test_a_token_that_cannot_be_used_is_rejected_without_showing_it(tmp_path, content):
     path = tmp_path / "token"
     path.write_bytes(content)
     with pytest.raises(InvalidInputError, match="16") as caught:

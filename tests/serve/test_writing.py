@@ -93,7 +93,7 @@ def test_one_item_can_be_added_as_a_form(guarded, make_picture):
     assert guarded.get(item["thumbnail"], headers=READ).status_code == 200
 
 
-def test_an_id_that_is_taken_is_not_replaced_unless_asked(guarded):
+def test_an_id_that_is_taken_is_not_replaced_by_default(guarded):
     twice = {"items": [{"id": "cat-0-0", "text": "red car"}]}
     refused = guarded.post("/items", json=twice, headers=WRITE)
     assert refused.status_code == 422

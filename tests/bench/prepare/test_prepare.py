@@ -156,7 +156,7 @@ def write_mirflickr(folder, photographs, annotations):
     write_zip(folder / "mirflickr25k_annotations_v080.zip", annotations)
 
 
-def test_mirflickr_keeps_frequent_tags_and_photographs_with_a_tag_and_a_label(tmp_path):
+def test_mirflickr_keeps_frequent_tags_and_photos_with_a_tag_and_a_label(tmp_path):
     write_mirflickr(tmp_path, *mirflickr_members())
     prepared = prepare_dataset("mirflickr25k", tmp_path, tmp_path / "out")
     assert prepared.n_items == 24  # 25 with the tag of 20 photographs, one of them without label
@@ -277,7 +277,7 @@ def coco_captions(n=3, n_captions=5):
     return {"images": images, "annotations": annotations}
 
 
-def test_coco_photographs_are_encoded_with_five_captions_each(tmp_path):
+def test_coco_photos_are_encoded_with_five_captions_each(tmp_path):
     pytest.importorskip("onnxruntime")
     captions = json.dumps(coco_captions())
     write_zip(
