@@ -88,6 +88,28 @@ def test_search_by_text_image_both_and_item(built, photos):
     assert labels("rose", "--where", "label=vehicle") == {"vehicle"}
 
 
+def test_a_minus_excludes_a_word_and_is_no_option(built):
+    def ids(*words):
+        answer = json.loads(run("search", built, "--json", *words).output)
+        return [hit["id"] for hit in answer["hits"]]
+
+    both, without = ids("rose", "car", "-k30"), ids("-car", "rose", "-k", 30)
+    assert len(both) > len(without) > 0
+    assert ids("rose", "-k", 30, "--", "-car") == without
+    assert ids("rose", '-"car"', "-k30") == without
+    like = ids("rose", "--like", without[0], "-car", "-k30")
+    assert without[0] not in like
+    assert "-x" in run("search", built, "rose", "-x", code=2).output
+
+
+def test_a_filter_without_a_query_lists_items(built):
+    done = json.loads(run("search", built, "--where", "label=flower", "-k", 30, "--json").output)
+    assert len(done["hits"]) == done["n_candidates"]
+    assert {tuple(hit["labels"]) for hit in done["hits"]} == {("flower",)}
+    assert "█" not in run("search", built, "--where", "label=flower").output
+    assert "query is missing" in " ".join(run("search", built, " ", code=2).output.split())
+
+
 def test_hits_show_a_bar_the_file_its_id_and_why(built, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     lines = run("search", built, "rose", "petal", "-k", "3").stdout.splitlines()

@@ -1,5 +1,6 @@
-"""Help of commands: value names without types, usage lines without braces."""
+"""Help of commands, and words of a query that begin with a minus."""
 
+import re
 from typing import Any
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
@@ -7,6 +8,8 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 # Names of values by the type that Typer shows.
 _METAVARS = {"int": "N", "int range": "N", "float": "N", "float range": "N", "str": "TEXT",
              "path": "PATH", "bool": "", "list[str]": "TEXT", "list[path]": "PATH"}  # fmt: skip
+# A word or a phrase to exclude, not an option such as -k or -k20.
+_EXCLUDED = re.compile(r"""-(?!.\d*$)[^\W\d_].+|-".+""", re.DOTALL)
 
 
 class _PlainHelp:
@@ -39,6 +42,25 @@ class _PlainHelp:
 
 class Command(_PlainHelp, TyperCommand):
     """A command."""
+
+    def parse_args(self, context: Any, args: list[str]) -> list[str]:
+        """Parse arguments; among WORDS, `-beach` excludes a word and is no option."""
+        if any(param.metavar == "WORDS" for param in self.params):
+            args = self._options_first(args)
+        return super().parse_args(context, args)
+
+    def _options_first(self, args: list[str]) -> list[str]:
+        """Return arguments with excluded words after ``--``."""
+        end = args.index("--") if "--" in args else len(args)
+        options = {name: param for param in self.params for name in getattr(param, "opts", ())}
+        first: list[str] = []
+        excluded: list[str] = []
+        for before, arg in zip(["", *args], args[:end], strict=False):
+            param = options.get(before)
+            is_value = isinstance(param, TyperOption) and not param.is_flag
+            is_word = _EXCLUDED.fullmatch(arg) and f"-{arg}" not in options
+            (excluded if is_word and not is_value else first).append(arg)
+        return [*first, "--", *excluded, *args[end + 1 :]] if excluded else args
 
 
 class Group(_PlainHelp, TyperGroup):

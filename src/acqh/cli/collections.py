@@ -36,6 +36,7 @@ from acqh.cli._output import (
     print_result,
     print_rows,
     print_skipped,
+    printable,
     reporting,
 )
 from acqh.cli.encoders import fetch_model
@@ -625,8 +626,8 @@ def duplicates(
         for file in files:
             print(file)
         for group in () if list_removable else groups:
-            print(f"possible duplicates ({group.tier})", *(f"  {names[id_]}" for id_ in group.ids),
-                  sep="\n")  # fmt: skip
+            print(f"possible duplicates ({group.tier})",
+                  *(f"  {printable(names[id_])}" for id_ in group.ids), sep="\n")  # fmt: skip
         hint = "--list-removable lists files that could be removed"
         if list_removable:
             hint = f"{count(len(files), 'file')} could be removed"

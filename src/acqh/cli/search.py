@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 from rich.cells import cell_len, set_cell_size
 from typer import Argument, BadParameter
 
-from acqh._core.fields import FILE
+from acqh._core.fields import DATE, FILE
 from acqh._core.imports import require
 from acqh.cli._options import (
     CollectionArgument,
@@ -80,6 +80,8 @@ def search(
 ) -> None:
     """Search a collection by words, an image, both, or a similar item.
 
+    With --where alone, list the items that meet it, the newest first.
+
     Example: acqh search photos.acqh dog on a beach --where date=2021
 
     Example: acqh search photos.acqh birthday cake last summer
@@ -88,14 +90,15 @@ def search(
 
     Documentation: docs/how-to/search-syntax.md
     """  # fmt: skip
-    if not words and image is None and like is None:
+    text = " ".join(words or ()).strip() or None
+    is_listing = text is None and image is None and like is None
+    if is_listing and not where:
         raise BadParameter(
             f"the query is missing; use: acqh search {path} WORDS..., --image FILE or --like ID"
         )
     from acqh.collection import Collection
 
     check_kind(path, is_collection=True)
-    text = " ".join(words) if words else None
     queries = {"text": (text, text_weight), "image": (image, image_weight)}
     weights = {name: weight for name, (value, weight) in queries.items() if value is not None}
     with Collection.open(path, query_encoder=query_encoder) as collection:
@@ -103,7 +106,11 @@ def search(
         query: dict[str, Any] = {"text": text, "image": image, "item": item, "weights": weights}
         pixels = as_pixels(max_megapixels)
         query |= {"mode": mode, "dates": dates, "language": language, "max_pixels": pixels}
-        answer = collection.search(**query, k=k, where=where)
+        if is_listing:
+            order = DATE if collection.facets()[DATE] else None
+            answer = collection.browse(where=where, k=k, order=order, descending=True)
+        else:
+            answer = collection.search(**query, k=k, where=where)
     if (paths or nul) and not output.as_json:
         _print_paths(answer, "\0" if nul else "\n")
     else:
@@ -148,13 +155,14 @@ def _print(answer: Any) -> None:
         print(f"No matches among {count(answer.n_items, 'item')}.")
         return
     width = shutil.get_terminal_size().columns
-    if not answer.n_confident:
+    is_listing = not any(hit.why for hit in answer.hits)
+    if not answer.n_confident and not is_listing:
         print("No strong matches; the closest items are:")
     names = [printable(_name_of(hit)) for hit in answer.hits]
     columns = min(max(map(cell_len, names)), width // 2)
     for rank, (hit, name) in enumerate(zip(answer.hits, names, strict=True), start=1):
-        bar = draw_bar(hit.match)
-        print(f"{rank:>3}  {bar}  {set_cell_size(name, max(columns, cell_len(name)))}  "
+        bar = "" if is_listing else f"{draw_bar(hit.match)}  "
+        print(f"{rank:>3}  {bar}{set_cell_size(name, max(columns, cell_len(name)))}  "
               f"{', '.join(hit.why)}".rstrip())  # fmt: skip
         caption = " | ".join(filter(None, (", ".join(hit.labels), hit.text)))
         if caption:
