@@ -90,7 +90,14 @@ def test_an_unset_date_of_exif_data_leaves_the_others(tmp_path):
         ("Noël 2020", "", "2020-12-24", "2020-12-27"),
         ("yesterday", "", "2024-03-12", "2024-03-13"),
         ("Hund gestern", "Hund", "2024-03-12", "2024-03-13"),
-        ("photos d'hier", "photos", "2024-03-12", "2024-03-13"),
+        ("photos d'hier", "", "2024-03-12", "2024-03-13"),
+        ("meine Bilder vom Sommer 2021", "", "2021-06", "2021-09"),
+        ("photos of dogs last march", "photos of dogs", "2023-03", "2023-04"),
+        ("last christmas", "", "2023-12-24", "2023-12-27"),
+        ("Noël dernier", "", "2023-12-24", "2023-12-27"),
+        ("last weekend", "", "2024-03-09", "2024-03-11"),
+        ("letztes Wochenende", "", "2024-03-09", "2024-03-11"),
+        ("14.3.2022", "", "2022-03-14", "2022-03-15"),
         ("dog last week", "dog", "2024-03-04", "2024-03-11"),
         ("letzte Woche", "", "2024-03-04", "2024-03-11"),
         ("la semaine dernière", "", "2024-03-04", "2024-03-11"),
@@ -113,7 +120,8 @@ def test_periods_are_understood_in_three_languages(query, rest, start, end):
 @pytest.mark.parametrize(
     "query",
     ["a dog", "may", "this is a dog", "hund hier", '"march 2022"', "31 february 2021",
-     "IMG_20210314", "room 12345", "1920x1080", "dog -2021", "the last day", "b2021"],
+     "IMG_20210314", "03/14/2021", "1.13.2021", "room 12345", "1920x1080", "dog -2021",
+     "the last day", "b2021"],
 )  # fmt: skip
 def test_other_words_are_no_periods(query):
     assert find_period(query, lambda: TODAY) is None
@@ -220,3 +228,9 @@ def test_operators_compare_numbers_and_texts(tmp_path_factory, where, expected):
 def test_conditions_that_cannot_be_read_or_met_are_rejected(phone, where):
     with pytest.raises(CollectionError):
         phone[1].browse(where=where)
+
+
+@pytest.mark.parametrize("value", ["2023-13", "2023-02-30", "2023-1"])
+def test_a_date_that_does_not_exist_is_rejected(phone, value):
+    with pytest.raises(CollectionError, match=value):
+        phone[1].browse(where=f"date>={value}")

@@ -43,8 +43,8 @@ _FEASTS = {
     **dict.fromkeys(("halloween",), ((10, 31), 1)),
     **dict.fromkeys(("new year's eve", "silvester", "saint-sylvestre"), ((12, 31), 1)),
 }
-_UNITS = {"day": "", "week": "week woche semaine", "month": "month monat mois",
-          "year": "year jahr annee an"}  # fmt: skip
+_UNITS = {"weekend": "weekend wochenende week-end", "week": "week woche semaine",
+          "month": "month monat mois", "year": "year jahr annee an"}  # fmt: skip
 _UNIT_OF = {name: unit for unit, names in _UNITS.items() for name in names.split()}
 
 
@@ -53,11 +53,12 @@ def _any(names: Iterable[str]) -> str:
 
 
 _YEAR = r"(?:18[3-9]\d|19\d\d|20\d\d)"
-_SPAN = _any([*_UNIT_OF, *_SEASONS])
+_SPAN = _any([*_UNIT_OF, *_SEASONS, *_MONTHS, *_FEASTS])
 _WHICH = r"last|previous|this|(?:letzt|vorig|vergangen|dies)e[nmrs]?"
 # The more specific come first.
 _FORMS = (
     rf"(?P<iso>{_YEAR}-[01]\d(?:-[0-3]\d)?)",
+    rf"(?P<day3>[0-3]?\d)\.\s?(?P<number>[01]?\d)\.\s?(?P<y5>{_YEAR})",
     rf"(?P<first>{_YEAR})\s?(?:-|–|to|and|bis|und|a|et)\s?(?P<last>{_YEAR})",
     rf"(?P<day>[0-3]?\d)(?:st|nd|rd|th|er|\.)?\s(?:of\s|de\s)?(?P<month>{_any(_MONTHS)})\.?,?\s(?P<y>{_YEAR})",
     rf"(?P<month2>{_any(_MONTHS)})\.?\s(?:(?P<day2>[0-3]?\d)(?:st|nd|rd|th)?,?\s)?(?:of\s|de\s)?(?P<y2>{_YEAR})",
@@ -68,7 +69,7 @@ _FORMS = (
     rf"(?:the\s|d(?:er|en|em|as|ie)\s)?(?P<which>{_WHICH})\s(?P<span>{_SPAN})",
     rf"(?:la\s|le\s|l')?(?P<span2>{_SPAN})\s(?P<which2>derniere?|passee?)",
     rf"(?P<which3>cette|cet|ce)\s(?P<span3>{_SPAN})",
-    rf"(?P<year>(?<![-\w.,#])(?<!\d\s){_YEAR}(?![-.,]\d|\w))",
+    rf"(?P<year>(?<![-\w.,#/])(?<!\d\s){_YEAR}(?![-.,/]\d|\w))",
 )
 _BEFORE = (
     r"(?:(?P<since>since|seit|depuis)\s|(?P<until>before|vor|avant)\s|(?P<after>after|nach|apres)\s|"
@@ -82,6 +83,10 @@ _HINTS = (
     *("heute", "gestern", "hier", "aujourd", "derni", "pass", "cet", "ce "),
 )
 _DIGITS = re.compile(r"\d{4}")
+# What photos are called, if nothing else than their time is asked for.
+_PHOTOS = re.compile(
+    r"(?:all\s|my\s|alle\s|meine\s|mes\s)?(?:photos?|pictures?|pics|images?|fotos?|bilder|aufnahmen)"
+)
 _QUOTED = re.compile(r'"[^"]*"')
 
 
@@ -122,7 +127,7 @@ def find_period(text: str, today: Callable[[], date] = date.today) -> Period | N
     for match in _PERIOD.finditer(folded):
         parts = {name: part for name, part in match.groupdict().items() if part is not None}
         try:
-            start, end = _range({name.rstrip("234"): part for name, part in parts.items()}, today)
+            start, end = _range({name.rstrip("2345"): part for name, part in parts.items()}, today)
         except (ValueError, OverflowError):  # such as 31 february
             continue
         shown = _short(start), _short(end)
@@ -134,6 +139,7 @@ def find_period(text: str, today: Callable[[], date] = date.today) -> Period | N
             shown = shown[1], ""
         at, to = match.span()
         rest = " ".join(f"{text[:at]} {text[to:]}".split())
+        rest = "" if _PHOTOS.fullmatch(rest.casefold()) else rest
         return Period(" ".join(text[at:to].split()), rest, *shown, "year" in parts)
     return None
 
@@ -147,15 +153,13 @@ def _range(parts: dict[str, str], today: Callable[[], date]) -> tuple[date, date
         return _days(int(parts["first"]))[0], _days(int(parts["last"]))[1]
     if "year" in parts:
         return _days(int(parts["year"]))
+    if "number" in parts:
+        return _days(int(parts["y"]), int(parts["number"]), int(parts["day"]))
     if "month" in parts:
         day = [int(parts["day"])] if "day" in parts else []
         return _days(int(parts["y"]), _MONTHS[parts["month"]], *day)
-    if "season" in parts:
-        return _season(int(parts["y"]), _SEASONS[parts["season"]])
-    if "feast" in parts:
-        month_and_day, n_days = _FEASTS[parts["feast"]]
-        start = date(int(parts["y"]), *month_and_day)
-        return start, start + timedelta(n_days)
+    for name in parts.keys() & {"season", "feast"}:
+        return _in_year(parts[name], int(parts["y"]))
     now = today()
     if "span" in parts:
         is_this = parts["which"].startswith(("this", "diese", "ce"))
@@ -165,13 +169,15 @@ def _range(parts: dict[str, str], today: Callable[[], date]) -> tuple[date, date
 
 
 def _relative(span: str, now: date, *, is_this: bool) -> tuple[date, date]:
-    """Return this or the last week, month, year or season."""
-    if span in _SEASONS:
-        month = _SEASONS[span]
+    """Return this or the last weekend, week, month, year, season or feast, or the last March."""
+    if span not in _UNIT_OF:
         years = (now.year + 1, now.year, now.year - 1, now.year - 2)
-        seasons = [_season(year, month) for year in years]
-        return next(season for season in seasons if (season[0] if is_this else season[1]) <= now)
+        yearly = [_in_year(span, year) for year in years]
+        return next(dates for dates in yearly if (dates[0] if is_this else dates[1]) <= now)
     unit = _UNIT_OF[span]
+    if unit == "weekend":
+        saturday = now + timedelta(5 - now.weekday() - 7 * (not is_this))
+        return saturday, saturday + timedelta(2)
     if unit == "week":
         start = now - timedelta(now.weekday() + 7 * (not is_this))
         return start, start + timedelta(7)
@@ -181,8 +187,15 @@ def _relative(span: str, now: date, *, is_this: bool) -> tuple[date, date]:
     return _days(month // 12, month % 12 + 1)
 
 
-def _season(year: int, month: int) -> tuple[date, date]:
-    """Return three months; the winter of a year begins in its December."""
+def _in_year(name: str, year: int) -> tuple[date, date]:
+    """Return a month, a season or a feast; the winter of a year begins in its December."""
+    if name in _MONTHS:
+        return _days(year, _MONTHS[name])
+    if name in _FEASTS:
+        month_and_day, n_days = _FEASTS[name]
+        start = date(year, *month_and_day)
+        return start, start + timedelta(n_days)
+    month = _SEASONS[name]
     end = month + 3
     return date(year, month, 1), date(year + (end > 12), (end - 1) % 12 + 1, 1)
 

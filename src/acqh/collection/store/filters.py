@@ -22,6 +22,8 @@ Value = str | int | float
 # Longer ones first: "<=" is not "<".
 OPERATORS = (">=", "<=", "!=", ">", "<", "~", "=")
 _DAY = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?", re.ASCII)
+# A day of no calendar, such as 2023-13, would compare as a text.
+_LIKE_DAY = re.compile(r"\d{4}(-\d{1,2}){1,2}", re.ASCII)
 
 
 class Condition(NamedTuple):
@@ -33,12 +35,18 @@ class Condition(NamedTuple):
 
 
 def meeting(conditions: Sequence[Condition]) -> tuple[str, list[Any]]:
-    """Return a statement that selects the items that meet all conditions, and its parameters."""
+    """Return a statement that selects the items that meet all conditions, and its parameters.
+
+    Raises CollectionError: a date does not exist.
+    """
     having = "SELECT number FROM item_values WHERE name = ? AND ({})"
     # With `!=`, items without the field are selected, too.
     selects = ["SELECT number FROM items"] if conditions[0].operator == "!=" else []
     parameters: list[Any] = []
     for name, values, operator in conditions:
+        for value in values if name == DATE and operator != "~" else ():
+            if _LIKE_DAY.fullmatch(str(value)) and _next(value) is None:
+                raise CollectionError(f"{value!r} is no date; write 2023, 2023-01 or 2023-01-31")
         are_separate = name == LABEL and operator == "="
         for alternatives in [(value,) for value in values] if are_separate else [values]:
             clause, forms = _clause(name, operator, alternatives)
