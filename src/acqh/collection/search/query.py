@@ -54,7 +54,7 @@ from acqh.collection.store.words import (
     reasons,
     settle_words,
 )
-from acqh.collection.types import CONFIDENT, Answer, Explanation, Hit, Mode, TextFilter
+from acqh.collection.types import Answer, Explanation, Hit, Mode, TextFilter
 from acqh.encoders.english import begins_word, correct
 from acqh.encoders.images import make_thumbnail, working_image
 from acqh.encoders.languages import (
@@ -271,10 +271,11 @@ def _answer(
         items = state.items.read(connection, [*(hit.number for hit in hits), *scores])
         with_words = {hit.number: items[hit.number] for hit in hits}
         scores |= {number: score for number, score in nearest[k:] if number in with_words}
-        match = rate(opened, vector, kinds == {"text"}, scores, with_words)
-        if not hits and kinds == {"text"} and max(match.values(), default=1.0) <= CONFIDENT:
-            items = state.items.read(connection, [number for number, _ in nearest])
-            match = photos_first(rate(opened, vector, True, dict(nearest), {}), items)
+        if is_text := kinds == {"text"}:
+            scores |= dict(nearest)  # those after weak matches that are no photos come up
+        match = rate(opened, vector, is_text, scores, with_words)
+        if is_text:
+            match = photos_first(connection, match, with_words)
         compared = with_files(compare_words(words, hits, items), files)
         best = fuse(match, compared, k, words_first=kinds <= {"text"})
         match |= {number: match_of_both(*part_scores) for number, _, part_scores in best}
@@ -553,7 +554,7 @@ def _split(text: Any) -> tuple[str, str, str]:
 def _split_name(name: Any) -> tuple[Any, str]:
     """Return the name of a mapping without its operator, and this."""
     for operator in OPERATORS[:-1]:
-        if isinstance(name, str) and name.endswith(operator):
+        if isinstance(name, str) and name.endswith(operator) and name.strip() != operator:
             return name.removesuffix(operator).rstrip(), operator
     return name, "="
 

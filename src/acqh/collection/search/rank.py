@@ -2,19 +2,24 @@
 
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints
-from acqh._core.fields import KIND, KINDS
+from acqh._core.fields import KINDS
 from acqh.collection.disk.opened import Opened
 from acqh.collection.search.same_image import Picture, compare
 from acqh.collection.store.file import as_numbers
 from acqh.collection.store.filters import Condition, check_names, meeting
-from acqh.collection.store.items import StoredItem, numbers_showing, thumbnails_of
+from acqh.collection.store.items import (
+    StoredItem,
+    numbers_of_kinds,
+    numbers_showing,
+    thumbnails_of,
+)
 from acqh.collection.store.words import (
     WordHit,
     WordQuery,
@@ -22,6 +27,7 @@ from acqh.collection.store.words import (
     numbers_allowed,
     plain_words,
 )
+from acqh.collection.types import CONFIDENT
 
 if TYPE_CHECKING:
     from acqh.index import CodeIndex
@@ -43,6 +49,9 @@ _UNCERTAIN = 0.99
 POOL = 100
 # Of items that have some of the words, those of the best BM25.
 SOME_POOL = 30
+# Of the most similar items, the share of screenshots, scans and drawings up to which photos come
+# first: above it, such as among emoji, they are what is searched for.
+_MOST_OTHERS = 0.75
 # What the score of an item adds up to, where words are looked up.
 FUSED_PARTS = ("keywords", "semantic")
 # The best by meaning among which the very same image is looked for, and one that was scaled or
@@ -135,14 +144,21 @@ def match_of_both(words: float, content: float) -> float:
     return min(_UNCERTAIN, max(_DETECTED_MATCH, match) if words >= _DETECTED_WORDS else match)
 
 
-def photos_first(content: Mapping[int, float], items: Mapping[int, StoredItem]) -> dict[int, float]:
-    """Return the confidence of items in an answer without strong matches: half of it if no photos.
+def photos_first(
+    connection: sqlite3.Connection, content: Mapping[int, float], with_words: Container[int]
+) -> dict[int, float]:
+    """Return the confidence of items; of weak matches that are no photos, half of it.
 
     Screenshots, scans and drawings are a little similar to any word that the model does not know.
+    Those with words of the query keep theirs, and all do if few of the items are photos.
     """
-    kinds = {number: item.values["detected"].get(KIND) for number, item in items.items()}
+    others = numbers_of_kinds(connection, list(content), KINDS[1:])
+    if len(others) > _MOST_OTHERS * len(content):
+        return dict(content)
     return {
-        number: near / 2 if kinds.get(number) in KINDS[1:] else near
+        number: near / 2
+        if number in others and near <= CONFIDENT and number not in with_words
+        else near
         for number, near in content.items()
     }
 

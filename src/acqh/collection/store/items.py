@@ -234,6 +234,18 @@ def numbers_showing(
     return [number for (number,) in rows]
 
 
+def numbers_of_kinds(
+    connection: sqlite3.Connection, numbers: Sequence[int], kinds: Sequence[str]
+) -> set[int]:
+    """Return the numbers of items that are of one of some kinds."""
+    marks = ", ".join("?" * len(kinds))
+    statement = (
+        f"SELECT number FROM item_values WHERE name = ? AND value IN ({marks}) "  # noqa: S608
+        f"AND number IN {LISTED}"
+    )
+    return {number for (number,) in connection.execute(statement, (KIND, *kinds, listed(numbers)))}
+
+
 def thumbnails_of(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, bytes]:
     """Return the thumbnails of items by number; items without one are skipped."""
     statement = f"SELECT number, thumbnail FROM thumbnails WHERE number IN {LISTED}"  # noqa: S608
