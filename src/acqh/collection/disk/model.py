@@ -283,19 +283,20 @@ def phrase(text: str, asked_as: str) -> str:
 def unrelated_queries(
     encoders: Encoders, coder: Coder, codes: Array, asked_as: str
 ) -> dict[str, Floats]:
-    """Return queries of unit length by which levels are measured.
+    """Return queries by which levels are measured.
 
     `codes`: uint8 (n_items, n_codebooks). `asked_as`: see `phrase`. Returns "words",
     (n_words, n_components): names of things that most collections lack; empty without a text
     encoder. And "items", (n_queries, n_components): items, which are unlike most others.
     """
     chosen = codes[:: math.ceil(len(codes) / _MAX_QUERIES) or 1]
-    queries = {"items": coder.model.project_codes(chosen), "words": coder.maps.codebooks[0, :0]}
+    items = unit_rows(coder.model.project_codes(chosen))
+    queries = {"items": items, "words": coder.maps.codebooks[0, :0]}
     if "text" in encoders and "text" in coder.maps.widths:
         features, is_known = encode_things(encoders["text"], asked_as)
         if is_known.sum() >= _MIN_WORDS:
             queries["words"] = coder.maps.project(features[is_known], view="text")
-    return {name: unit_rows(rows).astype(np.float16) for name, rows in queries.items()}
+    return {name: rows.astype(np.float16) for name, rows in queries.items()}
 
 
 def encode_things(encoder: Any, asked_as: str) -> tuple[Matrix, Bools]:

@@ -220,7 +220,8 @@ export class Engine {
   #rate({ vector, kinds }, scores) {
     if (!vector) return new Map();
     const { text, item, squares } = this.facts.levels;
-    const limit = (kinds.size === 1 && kinds.has("text") ? text : item) * lengthOf(vector, squares);
+    const isText = kinds.size === 1 && kinds.has("text");
+    const limit = (isText ? text : item) * lengthOf(vector, squares, isText);
     return new Map([...scores].map(([place, score]) => [place, matchOf(score, limit)]));
   }
 }
