@@ -846,7 +846,7 @@ def test_a_long_file_name_is_cut_on_cards_and_broken_at_its_separators(
             assert page.evaluate(FITS)
 
 
-def test_what_does_not_stand_out_is_faded_and_said_to_be_merely_the_nearest(client, visit):
+def test_what_is_clearly_weaker_is_faded_and_said_to_be_merely_the_nearest(client, visit):
     page = visit(client)
     expect(page.locator("#home")).to_have_text("things")
     matches = [1, 0.72, 0.5, 0.1]
@@ -863,11 +863,12 @@ def test_what_does_not_stand_out_is_faded_and_said_to_be_merely_the_nearest(clie
     query(page, "car")
     expect(page.locator("#hits .match")).to_have_text(["all words", "72%", "50%", "10%"])
     expect(page.locator("#verdict")).to_contain_text("2 confident matches")
-    expect(page.locator("#hits .faint")).to_have_count(2)
+    expect(page.locator("#hits .weak")).to_have_count(2)
+    expect(page.locator("#hits .faint")).to_have_count(1)
     matches[:] = [0.4, 0.3, 0.2, 0.1]
     query(page, "cat")
     expect(page.locator("#verdict")).to_have_text("No strong matches. Closest results:")
-    expect(page.locator("#hits .faint")).to_have_count(4)
+    expect(page.locator("#hits .faint")).to_have_count(3)
     expect(page.locator("#status")).to_contain_text("No strong matches")
     assert page.title() == "cat · things"
     page.get_by_role("button", name="sea", exact=True).click()

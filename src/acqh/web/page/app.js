@@ -194,7 +194,7 @@ function draw(found) {
   page.order.hidden = !dateColumn;
   page["how-toggle"].hidden = !found?.hits.length || !asks(query);
   page.mode.hidden = !asks(query) || page.mode.length < 2 || page.text.disabled;
-  map.mark(found ? hits.map(({ id }) => id) : []);
+  map.mark(found && (asks(query) || whereOf(query)) ? hits.map(({ id }) => id) : []);
   drawPanel();
   drawDetail();
   const summary = found && summaryOf(query, items, found);
@@ -246,11 +246,14 @@ function drawEmpty(found) {
   if (hits.length) return;
   const [title, detail] = whyEmpty(query, found, facts);
   page.empty.replaceChildren(make("p", { className: "title" }, title), make("p", {}, detail));
-  if (whereOf(query)) {
-    const clear = make("button", { type: "button" }, t("filter.clear"));
-    clear.addEventListener("click", () => ask({ labels: [], only: "", kind: "", tag: "", period: "" }));
-    page.empty.append(clear);
-  }
+  const addButton = (name, changes) => {
+    const button = make("button", { type: "button" }, t(name));
+    button.addEventListener("click", () => ask(changes));
+    page.empty.append(button);
+  };
+  const [date] = found?.filters ?? [];
+  if (date) addButton("empty.withoutDates", { text: query.text.replace(date.text, "").replace(/\s+/g, " ").trim() });
+  if (whereOf(query)) addButton("filter.clear", { labels: [], only: "", kind: "", tag: "", period: "" });
 }
 
 function drawPanel() {

@@ -84,7 +84,8 @@ export function fillTimeline(page, query, months, isShown, ask) {
     const bars = make("span", { className: "bars", ariaHidden: "true" });
     for (let number = 1; number <= 12; number += 1) {
       const bar = make("i");
-      bar.style.height = `${(100 * counted(`${year}-${String(number).padStart(2, "0")}`)) / most}%`;
+      // Logarithms: one month of 500 images, such as that of a copy, would flatten all others.
+      bar.style.height = `${(100 * Math.log1p(counted(`${year}-${String(number).padStart(2, "0")}`))) / Math.log1p(most)}%`;
       bars.append(bar);
     }
     const ofYear = months.filter(({ name }) => query.period.startsWith(year) && name.startsWith(year));

@@ -102,7 +102,7 @@ function fieldsOf({ fields, file, date, date_source, kind, text_in_image, copies
     .filter(([name, value]) => value !== null && value !== file && !(isOfFolder && name === "sha256") && !FLAGS.includes(name))
     .map(([name, value]) => (isOfFolder && name in readable ? [t(`field.${name}`), readable[name](value)] : [name, String(value)]));
   if (date && !fields.date) rows.push([t("field.date"), t(`date.${date_source}`, { date: minute(date) })]);
-  if (kind) rows.push([t("field.kind"), t(`kind.${kind}`)]);
+  if (kind) rows.push([t("field.kind"), t(`one.${kind}`)]);
   if (text_in_image) rows.push([t("field.text"), text_in_image]);
   const files = copies.filter(Boolean);
   return files.length ? [...rows, [t("field.copies"), files.join(", ")]] : rows;

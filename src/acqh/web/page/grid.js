@@ -3,7 +3,7 @@
 import { breakable, make } from "./dom.js";
 import { showPicture, thumbnailOf } from "./api.js";
 import { day, month, t } from "./language.js";
-import { captionOf, confidenceOf, dateOf, isConfident, nameOf, reasonsOf, titleOfItem } from "./messages.js";
+import { captionOf, confidenceOf, dateOf, isConfident, isFaded, nameOf, reasonsOf, titleOfItem } from "./messages.js";
 
 // Smaller pictures than this are drawings, shown with a margin.
 const SMALL = 96;
@@ -83,12 +83,14 @@ function update(element, hit, index, address) {
   link.dataset.position = index;
   const name = titleOfItem(hit, index);
   link.title = [hit.text, hit.file, hit.labels.join(", ")].filter(Boolean).join("\n");
-  link.classList.toggle("faint", !isConfident(hit));
+  link.classList.toggle("weak", !isConfident(hit));
+  link.classList.toggle("faint", isFaded(hit));
+  link.classList.toggle("listed", hit.why?.join() === "date");
   link.querySelector(".meter i").style.width = `${100 * hit.match}%`;
   link.querySelector(".match").textContent = confidenceOf(hit);
   link.querySelector(".why").textContent = reasonsOf(hit);
   const favourite = hit.fields.favourite === true && t("edit.favourite");
-  const reasons = reasonsOf(hit) && `${confidenceOf(hit)}, ${reasonsOf(hit)}`;
+  const reasons = [confidenceOf(hit), reasonsOf(hit)].filter(Boolean).join(", ");
   const video = hit.kind === "video" && t("tile.video");
   link.setAttribute("aria-label", [name, video, favourite, day(dateOf(hit)), ...hit.labels, reasons].filter(Boolean).join(", "));
   like.setAttribute("aria-label", t("tile.likeNamed", { name }));

@@ -16,6 +16,7 @@ const FEW = 8; // points that stay in sight at any zoom
 const [SMALLEST, LARGEST] = [24, 120]; // pixels of a picture's side; below, points are dots
 const HIT = 40; // pixels of a hit's at least
 const MOST_PICTURES = 300; // drawn at once
+const SAMPLE = 44; // pixels of a picture's side, of a sample of all items that shows the whole map
 const NAME_ROOM = [110, 22]; // pixels between two names
 // A name stands where this share of its items, and this many, lie within this distance.
 const [REGION_SHARE, REGION_ITEMS, REGION_RADIUS] = [0.5, 3, 0.12];
@@ -141,14 +142,15 @@ export class CollectionMap {
     if (isMarked) shown.sort((one, other) => this.hits.has(one.id) - this.hits.has(other.id));
     const near = Math.min(LARGEST, 0.7 * Math.sqrt((this.scale[0] * this.scale[1]) / this.points.length));
     const isNear = near >= SMALLEST && shown.length <= MOST_PICTURES;
-    const areHitsFew = this.hits.size <= MOST_PICTURES;
+    const pictured = isMarked ? this.apart([...this.hits].flatMap((id) => shown.find((point) => point.id === id) ?? []), 0.6 * HIT)
+      : isNear ? new Set(shown) : this.apart(shown, SAMPLE);
     let drawn = 0;
     for (const point of shown) {
       const [x, y] = this.place(point);
       const isHit = this.hits.has(point.id);
       // Of a query, only hits are pictures: faded ones would be a heap.
-      const image = (isMarked ? isHit && areHitsFew : isNear) && this.picture(point);
-      const side = isHit ? Math.max(HIT, near) : near;
+      const image = pictured.has(point) && this.picture(point);
+      const side = isHit ? Math.max(HIT, near) : isNear ? near : SAMPLE - 4;
       context.globalAlpha = isMarked && !isHit ? 0.25 : image ? 1 : 0.85;
       context.fillStyle = this.colours.get(point.label) ?? OTHERS;
       context.beginPath();
@@ -167,6 +169,18 @@ export class CollectionMap {
     this.name(context);
     this.canvas.dataset.pictures = drawn;
     this.reach = isNear ? near / 2 : NEAR;
+  }
+
+  /** The first points of some that lie this many pixels apart, so that their pictures are no heap. */
+  apart(points, pixels) {
+    const places = new Map();
+    for (const point of points) {
+      if (places.size >= MOST_PICTURES) break;
+      const [x, y] = this.place(point);
+      const isFree = [...places.values()].every(([otherX, otherY]) => Math.max(Math.abs(otherX - x), Math.abs(otherY - y)) >= pixels);
+      if (isFree) places.set(point, [x, y]);
+    }
+    return new Set(places.keys());
   }
 
   /** Write the names of regions, the largest first, where there is room. */
