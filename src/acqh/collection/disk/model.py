@@ -295,7 +295,8 @@ def unrelated_queries(
     if "text" in encoders and "text" in coder.maps.widths:
         features, is_known = encode_things(encoders["text"], asked_as)
         if is_known.sum() >= _MIN_WORDS:
-            queries["words"] = coder.maps.project(features[is_known], view="text")
+            words = coder.maps.project(features[is_known], view="text")
+            queries["words"] = words if asked_as == CAPTION else unit_rows(words)
     return {name: rows.astype(np.float16) for name, rows in queries.items()}
 
 

@@ -69,10 +69,12 @@ _SMALL_PART = 16
 LEVELS, _CHANGED_PART = "levels", 0.05
 # One query in twenty about something that no item has anything to do with shows a hit above it.
 _CHANCE = 0.05
-# Exponent of the length of texts. Chosen on 1,000 photos of COCO and 1,000 of Flickr that no result
-# is reported on: the area under the curve of nouns that captions or labels name, and of others, is
-# 0.92 and 0.93; with an exponent of 0.5, as for other queries, 0.90 and 0.89.
-_TEXT_LENGTH = 2.0
+# Exponents of the length of queries, and of texts for photos without captions. Chosen on 1,000
+# photos of COCO and 1,000 of Flickr without results here: the area under the curve of nouns
+# that captions or labels name, and of others, is 0.92 and 0.93; with 0.5 it is 0.90 and 0.89.
+_LENGTH, _TEXT_LENGTH = 0.5, 2.0
+# Rounding of unit lengths in half precision.
+_ROUNDED = 0.01
 # No level is below this part of the highest score: a few groups of like items have a level of zero,
 # above which all hits would be equal.
 _LEAST_PART = 0.1
@@ -89,6 +91,7 @@ class Levels(NamedTuple):
 
     text: float
     item: float  # for images, items and all else
+    text_length: float  # exponent of the length of texts; see `lengths`
     squares: Floats  # (n_components,): of the items' vectors, on average
     revision: int  # of the collection, up to which this was measured
 
@@ -97,9 +100,10 @@ class Levels(NamedTuple):
         """Return what `stored` gave, or None where it is nothing of the kind."""
         try:
             digest, *values = parse_json(stored)
-            text, item, squares, revision = values
-            numbers = np.array([text, item, *squares], dtype=np.float32)
-            levels = cls(float(text), float(item), numbers[2:], int(revision))
+            text, item, text_length, squares, revision = values
+            numbers = np.array([text, item, text_length, *squares], dtype=np.float32)
+            shares = float(text), float(item), float(text_length)
+            levels = cls(*shares, numbers[3:], int(revision))
         except (ValueError, TypeError, OverflowError):
             return None
         is_whole = digest == checksum(json.dumps(values)) and len(squares) == n_components
@@ -107,44 +111,41 @@ class Levels(NamedTuple):
 
     def stored(self) -> str:
         """Return them as JSON, behind their checksum."""
-        values = [self.text, self.item, self.squares.tolist(), self.revision]
+        values = [self.text, self.item, self.text_length, self.squares.tolist(), self.revision]
         return json.dumps([checksum(json.dumps(values)), *values])
 
     def limits(self, queries: Floats, *, is_text: bool) -> Floats:
         """Return the scores above which hits are confident, of one query or several."""
-        level = self.text if is_text else self.item
-        return level * lengths(queries, self.squares, is_text=is_text)
+        level, length = (self.text, self.text_length) if is_text else (self.item, _LENGTH)
+        return level * lengths(queries, self.squares, length)
 
 
-def lengths(queries: Floats, squares: Floats, *, is_text: bool) -> Floats:
+def lengths(queries: Floats, squares: Floats, exponent: float) -> Floats:
     """Return by what the scores of queries are divided, (n_queries,).
 
-    `queries`: (n_queries, n_components). `squares`: see `Levels`. The square root of their length
-    and of how far items spread along them: along what many items have, such as people, a confident
-    match needs a higher score. The vectors of texts are longer, the less photos have to do with
-    them; the square of their length counts.
+    `queries`: (n_queries, n_components). `squares`: see `Levels`. A power of their length times the
+    square root of how far items spread along them: along what many items have, such as people, a
+    confident match needs a higher score. By the built-in model, the vectors of texts are longer,
+    the less photos have to do with them; the square of their length counts.
     """
     squared = queries * queries
-    length = _TEXT_LENGTH if is_text else 0.5
-    spread = (squared @ squares) ** 0.25
-    return np.asarray(squared.sum(axis=-1) ** (0.5 * length) * spread)
+    return np.asarray(squared.sum(axis=-1) ** (exponent / 2) * (squared @ squares) ** 0.25)
 
 
 def measure_levels(index: "CodeIndex", queries: Mapping[str, Floats], revision: int) -> Levels:
-    """Return the levels of items as they are now."""
+    """Return the levels of items as they are now; `queries`: see `unrelated_queries`."""
     from statistics import NormalDist
 
     if not len(index):
-        return Levels(0.0, 0.0, index.codebooks[0, 0] * 0, revision)
+        return Levels(0.0, 0.0, _LENGTH, index.codebooks[0, 0] * 0, revision)
     codes = index.codes[:: math.ceil(len(index) / _MAX_ITEMS)]
     vectors = index.codebooks[np.arange(codes.shape[1]), codes].sum(axis=1)
     squares = np.square(vectors).mean(axis=0)
-    items, words = (
-        rows / np.maximum(lengths(rows, squares, is_text=is_text), 1e-9)[:, np.newaxis]
-        for rows, is_text in (
-            (queries[name].astype(np.float32), name == "words") for name in ("items", "words")
-        )
-    )
+    items, words = (queries[name].astype(np.float32) for name in ("items", "words"))
+    has_lengths = bool(np.ptp(np.linalg.norm(words, axis=1)) > _ROUNDED) if len(words) else False
+    text_length = _TEXT_LENGTH if has_lengths else _LENGTH
+    items /= np.maximum(lengths(items, squares, _LENGTH), 1e-9)[:, np.newaxis]
+    words /= np.maximum(lengths(words, squares, text_length), 1e-9)[:, np.newaxis]
     # Most items have nothing to do with each other, and the lower half of the scores is theirs
     # alone; the best of that many would be below the level in 19 of 20 cases.
     low, middle, highest = np.quantile(items @ vectors.T, [0.16, 0.5, 1.0])
@@ -153,7 +154,7 @@ def measure_levels(index: "CodeIndex", queries: Mapping[str, Floats], revision: 
     if len(words):
         text = float(np.quantile(index.search(words, 1).scores[:, 0], 1 - _CHANCE))
     least = _LEAST_PART * max(float(highest), 0.0)
-    return Levels(max(text, least), max(item, least), squares, revision)
+    return Levels(max(text, least), max(item, least), text_length, squares, revision)
 
 
 class IndexCache:

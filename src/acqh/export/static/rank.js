@@ -5,17 +5,16 @@ import { isSign, plain, wordsOf } from "./tokens.js";
 // Largest score of some of the words, and of an exact name and of words as typed.
 const [SOME_WORDS, EXACT_NAME, AS_TYPED] = [0.5, 1, 0.25];
 const UNCERTAIN = 0.99; // the largest confidence without all words
-const TEXT_LENGTH = 2; // exponent of the length of texts
 const PUNCTUATION = /^[.,;:!?()[\]{}"']+|[.,;:!?()[\]{}"']+$/gu;
 
-/** By what the score of a query is divided: its length and the spread of items along it, as on the server. */
-export function lengthOf(query, squares, isText) {
+/** By what the score of a query is divided: a power of its length and the spread of items along it, as on the server. */
+export function lengthOf(query, squares, exponent) {
   let [length, spread] = [0, 0];
   query.forEach((value, at) => {
     length += value * value;
     spread += value * value * squares[at];
   });
-  return length ** (isText ? TEXT_LENGTH / 2 : 0.25) * spread ** 0.25;
+  return length ** (exponent / 2) * spread ** 0.25;
 }
 
 /** The confidence of a score, from 0 to 1: above one half, it is a confident match. */

@@ -219,9 +219,9 @@ export class Engine {
   /** Semantic confidence of items by their scores. */
   #rate({ vector, kinds }, scores) {
     if (!vector) return new Map();
-    const { text, item, squares } = this.facts.levels;
+    const { text, item, text_length: length, squares } = this.facts.levels;
     const isText = kinds.size === 1 && kinds.has("text");
-    const limit = (isText ? text : item) * lengthOf(vector, squares, isText);
+    const limit = (isText ? text : item) * lengthOf(vector, squares, isText ? length : 0.5);
     return new Map([...scores].map(([place, score]) => [place, matchOf(score, limit)]));
   }
 }

@@ -142,14 +142,15 @@ export class CollectionMap {
     if (isMarked) shown.sort((one, other) => this.hits.has(one.id) - this.hits.has(other.id));
     const near = Math.min(LARGEST, 0.7 * Math.sqrt((this.scale[0] * this.scale[1]) / this.points.length));
     const isNear = near >= SMALLEST && shown.length <= MOST_PICTURES;
-    const pictured = isMarked ? this.apart([...this.hits].flatMap((id) => shown.find((point) => point.id === id) ?? []), 0.6 * HIT)
-      : isNear ? new Set(shown) : this.apart(shown, SAMPLE);
+    const areHitsFew = this.hits.size <= MOST_PICTURES;
+    const pictured = isMarked || isNear ? null : this.apart(shown, SAMPLE);
+    const isPicture = (point) => (isMarked ? areHitsFew && this.hits.has(point.id) : pictured?.has(point) ?? true);
     let drawn = 0;
     for (const point of shown) {
       const [x, y] = this.place(point);
       const isHit = this.hits.has(point.id);
       // Of a query, only hits are pictures: faded ones would be a heap.
-      const image = pictured.has(point) && this.picture(point);
+      const image = isPicture(point) && this.picture(point);
       const side = isHit ? Math.max(HIT, near) : isNear ? near : SAMPLE - 4;
       context.globalAlpha = isMarked && !isHit ? 0.25 : image ? 1 : 0.85;
       context.fillStyle = this.colours.get(point.label) ?? OTHERS;
