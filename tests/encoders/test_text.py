@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acqh.encoders import make_encoder, tfidf_vectorizer
-from acqh.encoders.named import fold_text
+from acqh.encoders.named import encode_one, fold_text
 from acqh.errors import InvalidInputError
 from acqh.features import TagSVD
 
@@ -32,6 +32,14 @@ def test_components_are_the_svd_of_the_weights() -> None:
     assert result.dtype == np.float32
     expected = TagSVD(500).fit_transform(tfidf_vectorizer().fit_transform(TEXTS))
     np.testing.assert_allclose(result, expected, atol=1e-6)
+
+
+@given(new=st.lists(words, min_size=1, max_size=9).map(" ".join))
+def test_one_text_is_encoded_to_the_same_bits(new: str) -> None:
+    encoder = make_encoder("tfidf", view="text", random_state=0).fit([*TEXTS, "dog cat été", "2"])
+    encode = encode_one(encoder)
+    assert encode is not None
+    assert encode(new).tobytes() == encoder.transform([new])[0].tobytes()
 
 
 def test_case_and_unicode_forms_make_no_difference() -> None:

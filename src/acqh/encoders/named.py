@@ -1,13 +1,15 @@
 """Encoders of raw items: what they must do, the named ones, and texts by their words."""
 
+import re
 import unicodedata
 import warnings
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 
-from acqh._core.arrays import Array, Matrix
+from acqh._core.arrays import Array, Floats, Matrix
 from acqh._core.runtime import RandomState
 from acqh._core.store import resolve
 from acqh.errors import EncoderFallbackWarning, InvalidInputError, MissingExtraError
@@ -258,3 +260,40 @@ def tfidf_encoder(n_components: int, random_state: RandomState = None) -> Any:
 
     words = tfidf_vectorizer()
     return Pipeline([("words", words), ("svd", TagSVD(n_components, random_state=random_state))])
+
+
+def encode_one(encoder: Any) -> Callable[[str], Floats] | None:
+    """Return what encodes one text like a `tfidf_encoder`, to the bit; None of another encoder.
+
+    scikit-learn checks its rows at each of six steps: 1 ms for a query, without them 0.05 ms.
+
+    Examples
+    --------
+    >>> encoder = tfidf_encoder(2, random_state=0).fit(["a red rose", "a red car"])
+    >>> encode = encode_one(encoder)
+    >>> bool((encode("Red, red roses!") == encoder.transform(["Red, red roses!"])).all())
+    True
+    """
+    steps = dict(getattr(encoder, "steps", ()))
+    if steps.keys() != {"words", "svd"}:
+        return None
+    words, svd = steps["words"], steps["svd"]
+    if words.get_params() != tfidf_vectorizer().get_params():
+        return None
+    split, columns_of = re.compile(words.token_pattern).findall, words.vocabulary_
+    idf, components = words.idf_, svd.components_
+
+    def encode(text: str) -> Floats:
+        present = (columns_of.get(word) for word in split(fold_text(text)))
+        counts = Counter(column for column in present if column is not None)
+        columns = np.array(sorted(counts), dtype=np.intp)
+        weights = np.array([counts[column] for column in columns.tolist()], dtype=np.float32)
+        weights *= idf[columns]
+        squares = np.add.accumulate(weights * weights, dtype=np.float64)
+        if squares.any():
+            weights = (weights / np.sqrt(squares[-1])).astype(np.float32)
+        products = components[:, columns].T.astype(np.float32, order="C") * weights[:, np.newaxis]
+        # From the first word to the last, as SciPy adds the rows of a sparse product.
+        return np.asarray(np.add.reduce(products, axis=0, initial=np.float32(0)))
+
+    return encode

@@ -49,6 +49,7 @@ from acqh.collection.store.vocabulary import WordIndex
 from acqh.encoders.builtin.model import BuiltinMap
 from acqh.encoders.languages import encode_other
 from acqh.encoders.minilm import MiniLM, QueryTable
+from acqh.encoders.named import encode_one
 from acqh.errors import AcqhError, CollectionError, CorruptBundleError, ReplacedError
 
 if TYPE_CHECKING:
@@ -359,6 +360,9 @@ class Opened:
             vector = self.coder.query(view, encode_other([raw]))
         elif view == "text" and self.is_fast:
             vector = self.fast_encoder.vector(query)
+        elif view == "text" and self.encode_one is not None:
+            row = self.encode_one(query)
+            vector = self.coder.query(view, row[np.newaxis]) if row.any() else None
         else:
             encoder = self.facts.encoders[view]
             if isinstance(encoder, MiniLM):  # its own language is that of captions
@@ -370,6 +374,11 @@ class Opened:
                 self.text_vectors.clear()
             self.text_vectors[raw, is_other] = vector
         return vector
+
+    @cached_property
+    def encode_one(self) -> Callable[[str], Floats] | None:
+        """What encodes one text in place of the encoder; see `acqh.encoders.named.encode_one`."""
+        return encode_one(self.facts.encoders.get("text"))
 
     @cached_property
     def fast_encoder(self) -> QueryTable:
