@@ -8,6 +8,7 @@ collection: a query takes microseconds and no network, in Python and in a visito
 """
 
 import gzip
+import re
 import unicodedata
 import warnings
 from collections import Counter
@@ -151,6 +152,7 @@ _UNKNOWN, _START, _END = "[UNK]", "[CLS]", "[SEP]"
 _LONGEST_WORD = 100
 # What Unicode does not call punctuation, but BERT does.
 _ASCII_MARKS = frozenset("$+<=>^`|~")
+_ASCII_WORD = re.compile(r"[a-z0-9]+|[^a-z0-9 ]")
 _IDEOGRAPHS = ((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2FA1F), (0xF900, 0xFAFF))
 
 
@@ -188,6 +190,8 @@ def is_word(text: str) -> bool:
 
 def _words(text: str) -> list[str]:
     """Lower case without accents; marks and ideographs are words of their own."""
+    if text.isascii() and text.isprintable():
+        return _ASCII_WORD.findall(text.lower())
     spaced = []
     for letter in unicodedata.normalize("NFD", _clean(text).lower()):
         kind = unicodedata.category(letter)
