@@ -15,7 +15,8 @@ turn (``mixed``), and images (``image``, of the emoji).
 
 ``--before`` is another checkout of acqh, whose server is loaded in turn with this one's: the field
 `code` says which. It also builds the collections, and this one gets copies. Those that are in
-``--folder`` are used again.
+``--folder`` are used again. With one worker, 500 answers of each kind of query are compared before
+the measurements: the field `different` counts those that are not identical.
 
     python -m benchmarks.speed.serve --items emoji,100000 --text-encoder minilm --folder F \\
         --query-encoders fast --queries new,repeated,mixed --runs 1 --before ../old
@@ -33,8 +34,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from itertools import count, cycle, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,6 +51,8 @@ from benchmarks._measure import emit
 CODES = "before", "after"
 N_REPEATED = 500
 N_WARM = 300
+N_COMPARED = 500
+_RETRY_SECONDS = 0.01
 # Of captions; earlier words of a list are more frequent.
 ADJECTIVES = """small red old young blue white black happy large wooden quiet bright green tired
 yellow busy empty wet striped broken golden muddy shiny dusty narrow curious sleepy ancient fluffy
@@ -126,9 +130,17 @@ def serving(
 
 
 def text_request(text: str) -> bytes:
-    content = json.dumps({"text": text}).encode()
+    return json_request({"text": text})
+
+
+def json_request(query: dict[str, Any]) -> bytes:
+    content = json.dumps(query).encode()
     head = "POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content
+
+
+def body_of(message: bytes) -> bytes:
+    return message.partition(b"\r\n\r\n")[2]
 
 
 def image_request(image: bytes) -> bytes:
@@ -159,7 +171,10 @@ class Client:
 
     def read(self) -> bool:
         """Read what has arrived; return whether the answer is complete."""
-        self.received += self.socket.recv(1 << 18)
+        received = self.socket.recv(1 << 18)
+        if not received:
+            raise ConnectionError("the server closed a connection")
+        self.received += received
         if not self.n_expected:
             end = self.received.find(b"\r\n\r\n")
             if end < 0:
@@ -169,12 +184,25 @@ class Client:
             self.n_expected = end + 4 + int(length[1])
         return len(self.received) >= self.n_expected
 
+    def ask(self, request: bytes) -> dict[str, Any]:
+        """Return the answer to a request."""
+        self.send(request)
+        while not self.read():
+            pass
+        answer: dict[str, Any] = json.loads(body_of(self.received))
+        return answer
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.socket.close()
+
 
 def load(
     server: Service, requests: Iterator[bytes], n_connections: int, seconds: float
 ) -> dict[str, float]:
-    """Send queries for some seconds; after 429, a little later."""
-    times, parts = [], []
+    """Send queries for some seconds; after 429, a connection waits a little."""
+    times, parts, n_rejected = [], [], 0
+    waiting: deque[tuple[float, Client]] = deque()  # until when, in order
     before = server.processor_ms
     with selectors.DefaultSelector() as selector:
         for _ in range(n_connections):
@@ -184,7 +212,9 @@ def load(
         started = time.perf_counter()
         until = started + seconds
         while (now := time.perf_counter()) < until:
-            for key, _ in selector.select(until - now):
+            while waiting and waiting[0][0] <= now:
+                waiting.popleft()[1].send(next(requests))
+            for key, _ in selector.select(min(until, waiting[0][0] if waiting else until) - now):
                 client = key.data
                 if not client.read():
                     continue
@@ -192,12 +222,14 @@ def load(
                 if client.received.startswith(b"HTTP/1.1 200 "):
                     times.append(elapsed)
                     if len(times) % 32 == 0:  # parsing all would take the client's time
-                        answer = json.loads(client.received.partition(b"\r\n\r\n")[2])
+                        answer = json.loads(body_of(client.received))
                         spans = answer["milliseconds"]
                         parts.append((spans["search"] / elapsed, spans["encode"] / elapsed))
                 else:
                     assert client.received.startswith(b"HTTP/1.1 429 "), client.received
-                    time.sleep(0.01)
+                    n_rejected += 1
+                    waiting.append((time.perf_counter() + _RETRY_SECONDS, client))
+                    continue
                 client.send(next(requests))
         processor_ms = server.processor_ms - before
         for key in list(selector.get_map().values()):
@@ -209,6 +241,7 @@ def load(
         "p50_ms": round(float(median), 3),
         "p99_ms": round(float(slow), 3),
         "processor_ms": round(processor_ms / len(times), 3),
+        "rejected": n_rejected,
         "search_share": round(float(search), 4),
         "encode_share": round(float(encode), 4),
     }
@@ -229,6 +262,8 @@ def measure(
             source = options.before / "src" if code == "before" else None
             server = serving(path, n_workers, "--query-encoder", encoder, source=source)
             servers[code] = stack.enter_context(server)
+        if len(servers) > 1 and n_workers == 1:
+            compare({**case, "query_encoder": encoder}, servers, queries)
         for kind in filter(queries.__contains__, options.queries):
             for server in servers.values():
                 warm_up(server, islice(queries[kind], N_REPEATED if kind == "repeated" else N_WARM))
@@ -245,15 +280,42 @@ def measure(
                     emit({"benchmark": "serve", **case, **labels} | best)
 
 
+def compare(
+    case: dict[str, Any], servers: dict[str, Service], queries: dict[str, Iterator[bytes]]
+) -> None:
+    """Print how many of 500 answers differ between this code and the code before, by kind."""
+    with ExitStack() as stack:
+        before, after = (
+            stack.enter_context(closing(Client(servers[code].address))) for code in CODES
+        )
+        ids: list[str] = []
+        texts = [json.loads(body_of(request)) for request in islice(queries["new"], N_COMPARED)]
+        kinds = {
+            mode: (json_request(text | {"mode": mode}) for text in texts)
+            for mode in ("hybrid", "keyword", "semantic")
+        }
+        kinds["explained"] = (json_request(text | {"explain": True}) for text in texts)
+        kinds["item"] = (json_request({"item": identifier, "k": 30}) for identifier in cycle(ids))
+        if "image" in queries:
+            kinds["image"] = queries["image"]
+        for kind, requests in kinds.items():
+            n_different = 0
+            for request in islice(requests, N_COMPARED):
+                answers = [client.ask(request) for client in (before, after)]
+                for answer in answers:
+                    del answer["milliseconds"]
+                n_different += answers[0] != answers[1]
+                ids += [hit["id"] for hit in answers[0]["hits"][:1]] if kind == "hybrid" else []
+            results = {"answers": N_COMPARED, "different": n_different}
+            emit({"benchmark": "serve", **case, "compared": kind} | results)
+
+
 def warm_up(server: Service, requests: Iterator[bytes]) -> None:
     """Send requests over several connections, so that all workers get some."""
-    clients = [Client(server.address) for _ in range(4)]
-    for client, request in zip(cycle(clients), requests, strict=False):
-        client.send(request)
-        while not client.read():
-            pass
-    for client in clients:
-        client.socket.close()
+    with ExitStack() as stack:
+        clients = [stack.enter_context(closing(Client(server.address))) for _ in range(4)]
+        for client, request in zip(cycle(clients), requests, strict=False):
+            client.ask(request)
 
 
 def text_queries(repeated: list[str], new: Iterator[str]) -> dict[str, Iterator[bytes]]:
@@ -323,8 +385,8 @@ def main() -> None:
     add("--query-encoders", default="fast,default", help="Encoders of query texts.")
     add("--text-encoder", default="tfidf", help="Encoder of captions: tfidf, or minilm (slow).")
     add("--queries", default="new,repeated,mixed,image", help="Kinds of queries.")
-    add("--seconds", type=float, default=2.0, help="Duration of a run.")
-    add("--runs", type=int, default=3, help="Runs per case; the best counts.")
+    add("--seconds", type=float, default=1.5, help="Duration of a run.")
+    add("--runs", type=int, default=2, help="Runs per case; the best counts.")
     add("--folder", type=Path, help="Folder that keeps the collections. Default: a temporary one.")
     add("--before", type=Path, help="Another checkout of acqh to compare with.")
     add("--build", type=Path, help="Build the one collection of --items at this path, and exit.")
