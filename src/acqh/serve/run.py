@@ -153,6 +153,9 @@ class Server:
             log_level="error",  # without malformed requests
             server_header=False,
             proxy_headers=False,
+            # Longer than proxies keep theirs, by the deployment guide: a request on a connection
+            # that is just being closed would be lost.
+            timeout_keep_alive=max(1, round(limits.max_body_seconds)),
             timeout_graceful_shutdown=max(1, round(limits.max_work_seconds)),
         )
         config.load()

@@ -117,9 +117,12 @@ class Limits:
     # Most bytes of all bodies that are arriving or worked on, and most bytes of all answers that
     # were not read yet. Beyond, the slowest clients are cut off.
     max_buffered_bytes: int = 64 * 2**20
-    max_requests: int = 64  # worked on at once; one more is answered with 429
+    # Worked on at once; one more is answered with 429. Workers have equal parts, but their clients
+    # are never quite as many: with 64, two workers rejected some of 64 connections.
+    max_requests: int = 128
     max_work_seconds: float = 10.0  # from the queue to the result; then it is 503
-    max_body_seconds: float = 30.0  # for a request's header, and for its body, to arrive
+    # For a request's header, and for its body, to arrive, and between two requests.
+    max_body_seconds: float = 30.0
     max_answer_seconds: float = 30.0  # for a client to take an answer
     # Fewer where the process has too few file descriptors. For one more, the one is cut off that
     # has waited longest for its client.
