@@ -30,12 +30,13 @@ def main() -> None:
     arguments = parser.parse_args()
     with (arguments.coco / "manifest.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
+    # Captions first: their vectors need a package of its own, and photographs take minutes.
+    captions = embed_captions([row["text"] for row in rows])
     if arguments.features is None:
         images = embed_images([arguments.coco / row["image"] for row in rows])
     else:
         images = np.load(arguments.features).astype(np.float32)
     learnt = len(rows) // 2
-    captions = embed_captions([row["text"] for row in rows])
     captions = unit(captions - captions[:learnt].mean(axis=0))
     images = unit(np.sqrt(np.abs(images)) * np.sign(images))
     images -= images[:learnt].mean(axis=0)
