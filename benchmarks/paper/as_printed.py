@@ -12,11 +12,12 @@ import scipy.sparse as sp
 N_CODEWORDS, LABEL_WEIGHT, LABEL_RIDGE, N_SWEEPS = 256, 1e-4, 1e-2, 40
 
 
-def run(views, labels, n_components, n_codebooks, rng):
+def run(views, labels, n_components, n_codebooks, rng, weight_in_h=1.0):
     """Return the projections of views, a vector per item, and the objective after each sweep.
 
-    `views`: each (n_items, n_features). `labels`: 0/1, (n_items, n_labels). The objective is
-    relative to that of vectors that are zero.
+    `views`: each (n_items, n_features). `labels`: 0/1, (n_items, n_labels). `weight_in_h`: of the
+    last term of h, whose lambda is not printed. The objective is relative to that of vectors that
+    are zero.
     """
     sets, set_of, counts = np.unique(labels, axis=0, return_inverse=True, return_counts=True)
     sets = sets.astype(float)
@@ -58,9 +59,13 @@ def run(views, labels, n_components, n_codebooks, rng):
         )
         solved = np.linalg.pinv(roots * indicators) @ (roots * targets)
         codebooks = solved.reshape(codebooks.shape)
-        # Equations 14 to 18: the last term of h lacks lambda, and no item keeps its old code.
-        codes = _search(codebooks, metric + LABEL_WEIGHT * identity, similar + regressed,
-                        reduced_by=metric + identity)  # fmt: skip
+        # Equations 14 to 18: no item keeps its old code.
+        codes = _search(
+            codebooks,
+            metric + LABEL_WEIGHT * identity,
+            similar + weight_in_h * regressed,
+            reduced_by=metric + weight_in_h * identity,
+        )
         vectors = _decode(codebooks, codes)
         weighted = vectors * counts[:, np.newaxis]
         misfit = vectors - sets @ label_map - drift[:, np.newaxis]

@@ -24,7 +24,9 @@ from benchmarks.paper.published import PAPER
 LENGTHS, MIDDLE, N_CODEBOOKS = tuple(PAPER["n_components"]), 32, 4
 TRIVIAL = ("label-ridge", "cca")
 METHODS = (*(name for names in PAPER["methods"].values() for name in names), *TRIVIAL)
-AS_PRINTED = "acqh-paper as printed"  # with the errors that acqh-paper corrects
+# With the errors that acqh-paper corrects, and with one of them corrected: weights of a term of h.
+AS_PRINTED, WITH_WEIGHT = "acqh-paper as printed", "acqh-paper as printed, \u03bb in h"
+PRINTED = {AS_PRINTED: 1.0, WITH_WEIGHT: as_printed.LABEL_WEIGHT}
 TIMED_BY_SIZE = ("acqh", "acqh-paper", "dch", "fdch")
 TRAIN_SHARES = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 TOP_N = (1, 2, 5, 10, 20, 50, *range(100, 1001, 100))
@@ -83,8 +85,9 @@ def list_jobs(datasets, plan):
         if data == SYNTHETIC:
             continue
         jobs += [
-            {"part": "as-printed", "data": data, "method": AS_PRINTED, "K": length, "seed": seed}
+            {"part": "as-printed", "data": data, "method": method, "K": length, "seed": seed}
             for seed in range(n_seeds)
+            for method in PRINTED
             for length in lengths
         ]
         jobs.append({"part": "convergence", "data": data, "method": "acqh-paper", "seed": 0})
@@ -209,7 +212,9 @@ def _run_as_printed(parts, job):
     """Return MAP and the objective of Algorithm 1 with the errors in its formulas."""
     train, labels = parts.train.views, _dense(parts.train.labels)
     rng = np.random.default_rng(job["seed"])
-    projections, vectors, objective = as_printed.run(train, labels, job["K"], N_CODEBOOKS, rng)
+    projections, vectors, objective = as_printed.run(
+        train, labels, job["K"], N_CODEBOOKS, rng, PRINTED[job["method"]]
+    )
     relevant = relevance(parts.query.labels, parts.database_labels)
     directions = {}
     for view, searched in permutations(train):

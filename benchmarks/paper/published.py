@@ -16,7 +16,7 @@ BITS = ("16", "32", "64")
 
 def paper_row(method):
     """Return the paper's name of one of our methods, None if it has no such row."""
-    method = method.removesuffix(" as printed")
+    method = method.partition(" as printed")[0]
     return next((name for name, ours in PAPER["methods"].items() if method in ours), None)
 
 

@@ -108,3 +108,6 @@ def test_a_difference_has_the_cause_that_its_results_show(
     method, printed, ours, alone, others, expected
 ):
     assert cause_of(method, printed, ours, alone, 0.1, others) == expected
+    data = "data" if expected == "not explained" else expected
+    causes = cause_of(method, printed, ours, alone, 0.1, others, is_same_data=False)
+    assert causes == data
