@@ -11,7 +11,8 @@ none of the texts, and files are named by hashes (``--collections`` keeps them i
   the labels or, without labels, the `NOUNS` of five texts or more. ``auc``: area under the curve of
   the mean ``match`` of the best three hits. ``missed``: things that are there without a confident
   hit. ``mistaken``: things that are not there with one. ``faded_share``: of the right hits among
-  the first 24, those that the web interface fades, if some hits are confident.
+  the first 24, those that the web interface fades, if some hits are confident. ``not_photos``:
+  photographs that are taken for another kind of image.
 - ``hybrid``: captions as queries, the share whose photograph is among the first 1, 5 and 10 by
   meaning and with words as well, and how many are found by one alone.
 
@@ -109,6 +110,9 @@ def presence(collection, data, rows, absent):
         {
             "what": "presence",
             "data": data,
+            "not_photos": sum(
+                n for kind, n in collection.facets()["kind"].items() if kind != "photo"
+            ),
             "auc": round(float(roc_auc_score(is_shown, best)), 3),
             "present_stand_out": f"{len(present) - len(missed)} of {len(present)}",
             "absent_stand_out": f"{len(mistaken)} of {len(others)}",

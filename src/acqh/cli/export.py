@@ -113,8 +113,8 @@ def site(
     )
     shown += ["addresses of originals"] * (base_url is not None)
     unread = (
-        f"{count(report.n_unread_originals, 'original')} could not be read: their thumbnails have "
-        "128 pixels.\n"
+        f"{count(report.n_unread_originals, 'original')} could not be read; thumbnails of 128 "
+        "pixels stand for them.\n"
     )
     missing = "Not found: words of file names and folders; --index-all-fields publishes them.\n"
     text = (
