@@ -162,6 +162,8 @@ def test_a_sweep_recommends_a_number_of_bytes(place):
     )  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "2 bytes per item" in result.stdout
+    for column in ("recall@10 ", "recall@100", "re-ranked", "smaller"):
+        assert column in result.stdout
     refused = call("compress", place / "pair.npz", "--sweep", "1;2")
     assert refused.exit_code == 2
     assert "whole numbers" in refused.output

@@ -413,8 +413,9 @@ def _print_sweep(reports: dict[int, Any], enough: int, draw: Callable[[Any], Non
         caption = f"Use {enough} bytes per item or more: recall@10 still grows."
     if reports[enough].advice:
         caption += f" At {enough} bytes, {reports[enough].advice}."
-    reranked = [f"@10, re-ranked {n}" for n in reports[enough].reranked_recall]
-    columns = ["bytes per item", *points, *reranked, "times smaller"]
+    caption += " Re-ranked: recall@10 of so many candidates."
+    reranked = [f"re-ranked\n{n}" for n in reports[enough].reranked_recall]
+    columns = ["bytes", *points, *reranked, "times\nsmaller"]
     table = partial(print_table, "", columns, rows, caption=caption)
     print_result({"sizes": sizes, "recommended_bytes": enough}, table)
 
