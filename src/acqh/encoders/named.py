@@ -6,6 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -277,7 +278,16 @@ def encode_one(encoder: Any) -> Callable[[str], Floats] | None:
     steps = dict(getattr(encoder, "steps", ()))
     if steps.keys() != {"words", "svd"}:
         return None
-    words, svd = steps["words"], steps["svd"]
+    if encoder not in _ENCODE_ONE:
+        _ENCODE_ONE[encoder] = _encode_one(**steps)
+    return _ENCODE_ONE[encoder]
+
+
+# By encoder, as long as there is this.
+_ENCODE_ONE: WeakKeyDictionary[Any, Callable[[str], Floats] | None] = WeakKeyDictionary()
+
+
+def _encode_one(words: Any, svd: Any) -> Callable[[str], Floats] | None:
     if words.get_params() != tfidf_vectorizer().get_params():
         return None
     split, columns_of = re.compile(words.token_pattern).findall, words.vocabulary_

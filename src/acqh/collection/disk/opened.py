@@ -360,8 +360,8 @@ class Opened:
             vector = self.coder.query(view, encode_other([raw]))
         elif view == "text" and self.is_fast:
             vector = self.fast_encoder.vector(query)
-        elif view == "text" and self.encode_one is not None:
-            row = self.encode_one(query)
+        elif view == "text" and (encode := encode_one(self.facts.encoders[view])) is not None:
+            row = encode(query)
             vector = self.coder.query(view, row[np.newaxis]) if row.any() else None
         else:
             encoder = self.facts.encoders[view]
@@ -374,11 +374,6 @@ class Opened:
                 self.text_vectors.clear()
             self.text_vectors[raw, is_other] = vector
         return vector
-
-    @cached_property
-    def encode_one(self) -> Callable[[str], Floats] | None:
-        """What encodes one text in place of the encoder; see `acqh.encoders.named.encode_one`."""
-        return encode_one(self.facts.encoders.get("text"))
 
     @cached_property
     def fast_encoder(self) -> QueryTable:
