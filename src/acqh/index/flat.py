@@ -212,10 +212,12 @@ def fill_best(top: TopRows, scores: Iterable[Floats], rows: Ints, k: int) -> Non
 
 def best_rows(scores: Floats, k: int) -> Ints:
     """Return the k best rows of one query: higher score first, then lower row."""
-    candidates, width = np.arange(len(scores)), len(scores) // _N_BLOCKS
+    width = len(scores) // _N_BLOCKS
     if k < width:  # the k-th best maximum of all groups is a threshold that k scores reach
         best = scores[: _N_BLOCKS * width].reshape(_N_BLOCKS, width).max(axis=0)
         candidates = np.flatnonzero(scores >= np.partition(best, -k)[-k])
     elif k < len(scores):
         candidates = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
+    else:
+        candidates = np.arange(len(scores))
     return candidates[np.argsort(-scores[candidates], kind="stable")[:k]]

@@ -249,6 +249,8 @@ def words_of(
 
 def names_in(fields: Mapping[str, Any]) -> list[str]:
     """Return what an item is called, by its fields; of a file's name, what is words."""
+    if not fields:  # captions, which searches read by the dozen
+        return []
     named = {key: fields[key] for key in TITLE_FIELDS if key in fields}
     named = {key: value for key, value in named.items() if isinstance(value, str)}
     if FILE in named:
