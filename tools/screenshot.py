@@ -146,10 +146,14 @@ def film(browser: Browser, address: str) -> None:
 
     keep(1_000)
     page.focus("#text")
-    for character in TYPED:
-        page.keyboard.type(character)
-        page.wait_for_timeout(100)
+    for end in range(1, len(TYPED) + 1):
+        page.keyboard.type(TYPED[end - 1])
+        page.wait_for_function(
+            "words => document.querySelector('#summary').textContent.endsWith(words)",
+            arg=f": {TYPED[:end].strip()}",
+        )
         page.wait_for_load_state("networkidle")
+        page.wait_for_timeout(300)
         keep(180)
     settle(page)
     keep(3_000)
