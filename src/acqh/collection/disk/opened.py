@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints
+from acqh._core.fields import KINDS
 from acqh._core.files import parse_json
 from acqh.collection.disk.facts import INDEX, MODEL, Facts, check_parts, read_facts
 from acqh.collection.disk.generations import (
@@ -44,6 +45,7 @@ from acqh.collection.store.items import (
     count_all,
     has_more_than,
     is_forgotten,
+    numbers_of_kinds,
 )
 from acqh.collection.store.vocabulary import WordIndex
 from acqh.encoders.builtin.model import BuiltinMap
@@ -320,8 +322,16 @@ class State:
         self.items = ItemCache()
         self.words = WordIndex()
         self.detected_words = WordIndex(is_detected=True)
+        # Numbers of screenshots, scans and drawings, read by the first text query.
+        self._other_kinds: frozenset[int] | None = None
         # Numbers of items and their index by the filters; the last to be used at the end.
         self.selections: OrderedDict[Any, tuple[Ints, CodeIndex | None]] = OrderedDict()
+
+    def other_kinds(self, connection: sqlite3.Connection) -> frozenset[int]:
+        """Return the numbers of the images that are no photos."""
+        if self._other_kinds is None:
+            self._other_kinds = numbers_of_kinds(connection, KINDS[1:])
+        return self._other_kinds
 
 
 @dataclass(frozen=True, eq=False)

@@ -275,7 +275,7 @@ def _answer(
             scores |= dict(nearest)  # those after weak matches that are no photos come up
         match = rate(opened, vector, is_text, scores, with_words)
         if is_text:
-            match = photos_first(connection, match, with_words)
+            match = photos_first(match, state.other_kinds(connection), with_words)
         compared = with_files(compare_words(words, hits, items), files)
         best = fuse(match, compared, k, words_first=kinds <= {"text"})
         match |= {number: match_of_both(*part_scores) for number, _, part_scores in best}

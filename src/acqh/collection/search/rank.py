@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints
-from acqh._core.fields import KINDS
 from acqh.collection.disk.opened import Opened
 from acqh.collection.search.same_image import Picture, compare
 from acqh.collection.store.file import as_numbers
 from acqh.collection.store.filters import Condition, check_names, meeting
 from acqh.collection.store.items import (
     StoredItem,
-    numbers_of_kinds,
     numbers_showing,
     thumbnails_of,
 )
@@ -145,14 +143,14 @@ def match_of_both(words: float, content: float) -> float:
 
 
 def photos_first(
-    connection: sqlite3.Connection, content: Mapping[int, float], with_words: Container[int]
+    content: Mapping[int, float], other_kinds: frozenset[int], with_words: Container[int]
 ) -> dict[int, float]:
     """Return the confidence of items; of weak matches that are no photos, half of it.
 
     Screenshots, scans and drawings are a little similar to any word that the model does not know.
     Those with words of the query keep theirs, and all do if few of the items are photos.
     """
-    others = numbers_of_kinds(connection, list(content), KINDS[1:])
+    others = content.keys() & other_kinds
     if len(others) > _MOST_OTHERS * len(content):
         return dict(content)
     return {

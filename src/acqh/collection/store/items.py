@@ -234,16 +234,11 @@ def numbers_showing(
     return [number for (number,) in rows]
 
 
-def numbers_of_kinds(
-    connection: sqlite3.Connection, numbers: Sequence[int], kinds: Sequence[str]
-) -> set[int]:
-    """Return the numbers of items that are of one of some kinds."""
+def numbers_of_kinds(connection: sqlite3.Connection, kinds: Sequence[str]) -> frozenset[int]:
+    """Return the numbers of all items that are of one of some kinds."""
     marks = ", ".join("?" * len(kinds))
-    statement = (
-        f"SELECT number FROM item_values WHERE name = ? AND value IN ({marks}) "  # noqa: S608
-        f"AND number IN {LISTED}"
-    )
-    return {number for (number,) in connection.execute(statement, (KIND, *kinds, listed(numbers)))}
+    statement = f"SELECT number FROM item_values WHERE name = ? AND value IN ({marks})"  # noqa: S608
+    return frozenset(number for (number,) in connection.execute(statement, (KIND, *kinds)))
 
 
 def thumbnails_of(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, bytes]:
