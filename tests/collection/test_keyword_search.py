@@ -165,7 +165,8 @@ def test_a_text_query_takes_few_statements_and_one_encoding(things):
                 return self.encoder.transform(texts)
 
         encoders["text"] = Counting()
-        collection.search(text="car", mode="keyword")  # the first time the index is opened
+        collection.search(text="car")  # the first time the index is opened and kinds are read
+        described.clear()
         ran = []
         for connection, _ in collection._store._free:
             connection.set_trace_callback(ran.append)
