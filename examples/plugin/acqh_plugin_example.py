@@ -87,7 +87,7 @@ RINGS = NamedDataset(
     n_labels=3,
     views={"image": "2-d position", "text": "radius, its square, and noise"},
     source="made by the example",
-    differs="the paper does not use it",
+    differences="the paper does not use it",
     # By view, what is done to the features first; fitted on training rows.
     preparation={"text": {"class": "StandardScaler", "params": {}}},
 )

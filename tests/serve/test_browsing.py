@@ -244,5 +244,5 @@ def test_images_without_texts_get_things_they_show(tmp_path, collection):
         found = examples_in(bare)
         assert found
         for thing in found:  # a tag may be that of a single image
-            assert bare.search(thing, k=3, mode="semantic").n_confident >= 1
+            assert bare.search(thing, k=3).n_confident >= 1
     assert examples_in(collection) == []  # it has texts

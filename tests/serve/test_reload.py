@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from acqh.collection import Collection
-from acqh.collection.disk.generations import current_folder
+from acqh.collection.disk.generations import current_folder, use_current
 from acqh.serve import Settings
 from acqh.serve.live import Live
 from acqh.serve.metrics import FOLDER, Metrics
@@ -32,10 +32,11 @@ def n_items(client):
 
 
 def put_in_place(other, path):
-    """Do what a build does at its end."""
-    folder = current_folder(other)
-    folder.rename(path / folder.name)
+    """Do what a build does at its end, with its folder in use: nobody else removes it then."""
+    lease = use_current(other)
+    lease.folder.rename(path / lease.folder.name)
     (other / "manifest.json").replace(path / "manifest.json")
+    lease.lock.close()
 
 
 def test_a_rebuilt_collection_is_served_without_a_failed_request(own_copy, start, rebuild):
