@@ -102,6 +102,29 @@ def test_hits_name_the_file_and_lead_to_the_original(photographs, start):
         assert client.get("/item/original", params={"id": "sea 1.png"}).status_code == 404
 
 
+def test_previews_are_upright_jpegs_of_originals_in_the_size_of_tiles(tmp_path, start):
+    folder = tmp_path / "images"
+    folder.mkdir()
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned by a quarter
+    left_red = Image.new("RGB", (4_000, 3_000), BLUE)
+    left_red.paste(RED, (0, 0, 2_000, 3_000))
+    left_red.save(folder / "a.jpg", exif=exif.tobytes())
+    (folder / "b.jpg").write_bytes(b"no image")
+    made = [Item(text="x", id=name, fields={"image": f"{name}.jpg"}) for name in "abc"]
+    Collection.build(made, tmp_path / "a.acqh", n_components=2, text_encoder="tfidf").close()
+    with start(tmp_path / "a.acqh", originals=folder) as client:
+        answer = client.get("/item/preview", params={"id": "a"})
+        assert answer.headers["content-type"] == "image/jpeg"
+        with Image.open(io.BytesIO(answer.content)) as image:
+            assert image.size == (360, 480)
+            np.testing.assert_allclose(image.getpixel((180, 40)), RED, atol=20)  # now at the top
+        for name in "bc":
+            assert client.get("/item/preview", params={"id": name}).status_code == 404
+    with start(tmp_path / "a.acqh") as client:
+        assert client.get("/item/preview", params={"id": "a"}).status_code == 404
+
+
 @pytest.mark.parametrize("kind", ["TIFF", "HEIF"])
 def test_originals_that_browsers_do_not_show_come_as_upright_jpeg(tmp_path, start, kind):
     pytest.importorskip("pillow_heif").register_heif_opener()

@@ -935,6 +935,9 @@ def test_originals_of_a_folder_are_shown_and_hashes_are_no_captions(
         tiles = [link.get_attribute("aria-label") for link in hits(page).all()]
         assert len(set(tiles)) == 12
         assert {"garden party", *names[:2]} <= {tile.split(", ")[0] for tile in tiles}
+        page.wait_for_function(
+            "[...document.querySelectorAll('#hits img')].every((each) => each.naturalWidth > 128)"
+        )
         page.locator(f"#hits a[data-id='{names[0]}']").click()
         expect(page.locator("#detail-name")).to_have_text(names[0])
         expect(page.locator("#detail-file")).to_be_empty()

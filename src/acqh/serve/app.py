@@ -150,6 +150,7 @@ def _operations(handlers: Handlers, tokens: Tokens) -> list[Operation]:
         find("/browse", handlers.browse, body=schemas.Browse),
         item("/item", handlers.item, answer=schemas.Item),
         item("/item/thumbnail", handlers.thumbnail, answer=("image/webp",)),
+        item("/item/preview", handlers.preview, answer=("image/jpeg",)),
         item("/item/original", handlers.original, answer=ORIGINAL_TYPES),
         read("GET", "/labels", handlers.labels, answer=schemas.Labels),
         read("GET", "/map", handlers.map, answer=schemas.Map),

@@ -27,7 +27,7 @@ from acqh.serve import schemas
 from acqh.serve.live import Lane, Live
 from acqh.serve.metrics import METRICS_TYPE, Metrics
 from acqh.serve.settings import Limits, Settings
-from acqh.web.originals import BROWSER_FORMATS, file_of, name_of, original_of, to_jpeg
+from acqh.web.originals import BROWSER_FORMATS, file_of, name_of, original_of, preview_of, to_jpeg
 from acqh.web.overview import as_rows, examples_in, make_map, most_frequent
 
 _LOG = logging.getLogger(__name__)
@@ -143,6 +143,19 @@ class Handlers:
 
         Formats that browsers do not show, such as HEIC and TIFF, are converted to JPEG.
         """
+        path, kind = await self._find_original(identifier)
+        if kind is not None:
+            headers = {"Cache-Control": "private, no-cache"}
+            return FileResponse(path, media_type=kind, headers=headers)
+        return await self._as_jpeg(to_jpeg, path)
+
+    async def preview(self, identifier: str) -> Response:
+        """Return an item's original image as a JPEG of at most 480 pixels a side."""
+        path, _ = await self._find_original(identifier)
+        return await self._as_jpeg(preview_of, path)
+
+    async def _find_original(self, identifier: str) -> tuple[Path, str | None]:
+        """Return the path and the media type of an original; None if browsers do not show it."""
 
         def find(collection: Collection) -> tuple[Path, str | None]:
             item = collection.item(identifier)
@@ -154,12 +167,11 @@ class Handlers:
             except FileNotFoundError as error:
                 raise HTTPException(404, str(error)) from None
 
-        path, kind = await self.live.run(find)
-        if kind is not None:
-            headers = {"Cache-Control": "private, no-cache"}
-            return FileResponse(path, media_type=kind, headers=headers)
+        return await self.live.run(find)
+
+    async def _as_jpeg(self, convert: Callable[[Path, int | None], bytes], path: Path) -> Response:
         content = await self.live.run(
-            lambda collection: to_jpeg(path, collection.settings.max_pixels), "image"
+            lambda collection: convert(path, collection.settings.max_pixels), "image"
         )
         return Response(content, headers=_CACHED, media_type="image/jpeg")
 

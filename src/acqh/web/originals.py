@@ -19,6 +19,8 @@ ORIGINAL_TYPES = (
 _JPEG_SIDE = 4_096
 # Images that can only be decoded reduced come with two to four times this side.
 _LARGE_SIDE = 1_024
+# Tiles are about 300 pixels wide; a JPEG of 12 megapixels is then decoded at a quarter of its side.
+_PREVIEW_SIDE = 480
 _JPEG_QUALITY = 85
 
 
@@ -65,8 +67,20 @@ def to_jpeg(path: Path, max_pixels: int | None) -> bytes:
     except Exception:  # damaged bytes make decoders raise anything; the next line says why
         is_large = False
     side = _LARGE_SIDE if is_large else _JPEG_SIDE
-    image = read_image(path, max_pixels=max_pixels, name="the original", side=side)
-    image.thumbnail((_JPEG_SIDE, _JPEG_SIDE))
+    return _jpeg(path, max_pixels, side, _JPEG_SIDE)
+
+
+def preview_of(path: Path, max_pixels: int | None) -> bytes:
+    """Return an image or video file as an upright JPEG of at most 480 pixels a side.
+
+    Raises ImageError: it cannot be read, or has more than `max_pixels` pixels.
+    """
+    return _jpeg(path, max_pixels, _PREVIEW_SIDE, _PREVIEW_SIDE)
+
+
+def _jpeg(path: Path, max_pixels: int | None, decoded_side: int, side: int) -> bytes:
+    image = read_image(path, max_pixels=max_pixels, name="the original", side=decoded_side)
+    image.thumbnail((side, side))
     file = BytesIO()
     image.save(file, "JPEG", quality=_JPEG_QUALITY, icc_profile=image.info.get("icc_profile"))
     return file.getvalue()

@@ -107,6 +107,11 @@ export function originalOf({ original }) {
   return original ?? null;
 }
 
+/** Sites have no images between thumbnails and originals. */
+export function previewOf() {
+  return null;
+}
+
 /** Originals lie elsewhere and need no token. */
 export function openPicture(address) {
   window.open(address, "_blank", "noopener");

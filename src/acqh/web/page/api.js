@@ -16,6 +16,11 @@ export function originalOf({ id, original }) {
   return original && at(`item/original?id=${encodeURIComponent(id)}`);
 }
 
+/** The address of an item's image in the size of a tile, or null where the original is not served. */
+export function previewOf({ id, original }) {
+  return original && at(`item/preview?id=${encodeURIComponent(id)}`);
+}
+
 function at(path) {
   return new URL(path, HOME).href;
 }

@@ -1,12 +1,14 @@
 // The results: tiles in rows of equal height, headings of months, and the keys that move among them.
 
 import { breakable, make } from "./dom.js";
-import { showPicture, thumbnailOf } from "./api.js";
+import { previewOf, showPicture, thumbnailOf } from "./api.js";
 import { day, month, t } from "./language.js";
 import { captionOf, confidenceOf, dateOf, isConfident, isFaded, nameOf, reasonsOf, titleOfItem } from "./messages.js";
 
 // Smaller pictures than this are drawings, shown with a margin.
 const SMALL = 96;
+// Milliseconds after which tiles that are still shown get sharper pictures: not at every letter typed.
+const PAUSE = 300;
 
 /** Width and height of pictures by id, so that a tile that comes back has its shape at once. */
 const sizes = new Map();
@@ -107,18 +109,32 @@ function frame(hit, index, onSize) {
     missing();
     return box;
   }
-  const image = make("img", { alt: "", draggable: false, decoding: "async" });
+  const image = picture();
   image.addEventListener("error", missing);
   image.addEventListener("load", () => {
     const size = [image.naturalWidth, image.naturalHeight];
     sizes.set(hit.id, size);
     onSize(size);
+    if (hit.kind !== "video") setTimeout(sharpen, PAUSE, image, previewOf(hit));
   });
   showPicture(image, thumbnailOf(hit));
   box.append(image);
   if (hit.kind === "video") box.append(make("span", { className: "play", title: t("tile.video") }));
   if (hit.copies.length) box.append(make("span", { className: "copies" }, t("tile.copies", { n: hit.copies.length + 1 })));
   return box;
+}
+
+function picture() {
+  return make("img", { alt: "", draggable: false, decoding: "async" });
+}
+
+/** Replace a thumbnail that is shown enlarged by a larger picture of the original, if that can be read. */
+function sharpen(image, address) {
+  const isEnlarged = image.clientWidth * devicePixelRatio > image.naturalWidth;
+  if (!address || !image.isConnected || !isEnlarged) return;
+  const sharp = picture();
+  sharp.addEventListener("load", () => image.replaceWith(sharp));
+  showPicture(sharp, address);
 }
 
 /** Move among the hits with the arrow keys, Home and End; `leave` is called above the first row. */
