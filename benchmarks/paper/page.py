@@ -7,8 +7,7 @@ from html import escape
 import numpy as np
 
 import acqh
-from acqh.bench.report.drawing import draw
-from acqh.bench.report.plots import Panel, Plot, Series
+from acqh.bench.report.plots import Panel, Plot, Series, draw
 from acqh.bench.running.variants import find_method
 from benchmarks.paper.experiments import (
     AS_PRINTED,

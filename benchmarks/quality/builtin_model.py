@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import acqh
-from acqh.collection.build.builtin import builtin_statistics
+from acqh.collection.build.learn import builtin_statistics
 from acqh.encoders import EfficientNetLite0, MiniLM, builtin_model
 from acqh.encoders.builtin.model import PairSums
 from acqh.quantize import decode, search_codes

@@ -21,8 +21,7 @@ import numpy as np
 
 from acqh.collection.disk.model import CAPTION, phrase
 from acqh.encoders import EfficientNetLite0, MiniLM, builtin_model
-from acqh.encoders.english import is_english
-from acqh.encoders.languages import encode_other
+from acqh.encoders.languages import encode_other, is_english
 from benchmarks._measure import COCO, emit
 
 # As people type them: without capitals.

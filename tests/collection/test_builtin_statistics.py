@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from acqh import ACQH
-from acqh.collection.build.builtin import builtin_statistics
+from acqh.collection.build.learn import builtin_statistics
 from acqh.data import MultiViewData
 from acqh.encoders import builtin_model
 from acqh.methods import load_method

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from acqh.collection import Collection, Item
-from acqh.collection.build.kinds import detect_kind
+from acqh.collection.build.detect import detect_kind
 from acqh.encoders.images import read_header, working_image
 from phone_folder import DRAW, SCREENS, draw_photo, exif_of, make_phone_folder
 

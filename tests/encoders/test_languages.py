@@ -8,8 +8,7 @@ import pytest
 from acqh._core.languages import LANGUAGES
 from acqh.collection import Collection, Item
 from acqh.encoders import MiniLM
-from acqh.encoders.english import begins_word, correct, is_english
-from acqh.encoders.languages import encode_other
+from acqh.encoders.languages import begins_word, correct, encode_other, is_english
 from acqh.errors import EncoderFallbackWarning, InvalidInputError, MissingExtraError
 
 pytest.importorskip("onnxruntime")

@@ -1,5 +1,5 @@
-from acqh.bench.prepare.prepare import PreparedDataset as PreparedDataset
-from acqh.bench.prepare.prepare import prepare_dataset as prepare_dataset
+from acqh.bench.prepare import PreparedDataset as PreparedDataset
+from acqh.bench.prepare import prepare_dataset as prepare_dataset
 from acqh.bench.protocol import Split as Split
 from acqh.bench.protocol import list_protocols as list_protocols
 from acqh.bench.protocol import make_split as make_split

@@ -424,8 +424,7 @@ def _draw(file: Path | None, overwrite: bool, points: dict[str, list[tuple[float
     """Plot recall against bytes per item, if a file is named."""
     if file is None:
         return
-    from acqh.bench.report.drawing import FORMATS, draw
-    from acqh.bench.report.plots import Panel, Plot, Series
+    from acqh.bench.report.plots import FORMATS, Panel, Plot, Series, draw
 
     kind = file.suffix.removeprefix(".")
     if kind not in FORMATS:

@@ -1,7 +1,6 @@
 import pytest
 
-from acqh.bench.report.drawing import draw
-from acqh.bench.report.plots import Panel, Plot, Series, plots_of
+from acqh.bench.report.plots import Panel, Plot, Series, draw, plots_of
 from acqh.bench.report.results import load_results
 from acqh.bench.report.tables import compare
 

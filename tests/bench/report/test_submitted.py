@@ -5,8 +5,7 @@ import csv
 import pytest
 
 from acqh.bench import write_report
-from acqh.bench.report.results import load_results
-from acqh.bench.report.submitted import read_submitted
+from acqh.bench.report.results import load_results, read_submitted
 from acqh.bench.report.tables import compare
 from acqh.errors import InvalidInputError
 

@@ -1,14 +1,18 @@
-"""Plots of a report, as plain numbers."""
+"""Plots of a report: their numbers, and drawing as SVG, PNG and PDF files."""
 
+import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Array
+from acqh._core.imports import require
 from acqh.bench.report.results import Kind, Result, Results, group, summarise
 from acqh.bench.report.tables import Comparison, arrow, byte_name
+from acqh.methods.registry import list as list_methods
 
 # The size at which curves are drawn.
 _MIDDLE_BYTES = 4
@@ -131,3 +135,164 @@ def _time_and_quality(results: Sequence[Result]) -> _Points:
 def _thin(x: Array, y: Array) -> _Points:
     points = np.unique(np.linspace(0, len(x) - 1, _MAX_POINTS).round().astype(int))
     return tuple(map(float, x[points])), tuple(map(float, y[points]))
+
+
+FORMATS = ("svg", "png", "pdf")
+
+_INK = "#1f2328"
+_OURS = ("#e03131", "#f76707", "#be4bdb", "#e64980")
+_BASELINES = (
+    "#1c7ed6", "#2b8a3e", "#7048e8", "#0c8599", "#a0703c",
+    "#5f7a8a", "#4263eb", "#66a80f", "#94a518", "#12a37f",
+)  # fmt: skip
+_TRIVIAL_COLOR = "#868e96"
+_DASHES: tuple[Any, ...] = (
+    (0, (5, 2)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.5)), (0, (2, 3))
+)  # fmt: skip
+# These have the same look in all figures of all reports.
+_KNOWN_OURS = ("acqh", "acqh rbf", "acqh-paper", "acqh-paper rbf", "acqh kernel")
+_KNOWN_TRIVIAL = ("label-ridge", "label-ridge rbf", "random", "cca")
+_MARKERS = "osD^vP<X>h"
+_STYLE = {
+    "font.family": "sans-serif",
+    "font.size": 8.5,
+    "axes.edgecolor": _INK,
+    "axes.labelcolor": _INK,
+    "axes.titlecolor": _INK,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+    "axes.grid": True,
+    "grid.color": _TRIVIAL_COLOR,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.6,
+    "text.color": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+    "savefig.dpi": 200,
+    # Names are names: a dollar sign in one starts no formula.
+    "text.parse_math": False,
+}
+_PANEL_INCHES = (3.7, 2.9)
+_LEGEND_COLUMNS = 6
+# Lines of more points are drawn without markers.
+_MAX_MARKERS = 12
+_MAX_TICKS = 8
+_SMALL = 1e-3
+
+_Style = dict[str, Any]
+
+
+def draw(plot: Plot, kind: str = "svg") -> bytes:
+    """Draw a figure: the same bytes for the same plot.
+
+    `kind`: one of FORMATS. Raises MissingExtraError: Matplotlib is not installed.
+    """
+    matplotlib = require("matplotlib")
+    buffer = io.BytesIO()
+    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": plot.name}):
+        metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+        _figure(plot).savefig(buffer, format=kind, metadata=metadata, transparent=kind == "svg")
+    return buffer.getvalue()
+
+
+def _figure(plot: Plot) -> Any:
+    styles = _styles(plot)
+    width, height = _PANEL_INCHES
+    legend_height = 0.2 * -(-len(styles) // _LEGEND_COLUMNS)
+    # Not through pyplot, which keeps every figure and may open windows.
+    figure = require("matplotlib.figure").Figure(
+        figsize=(width * max(len(plot.panels), 2), height + legend_height), layout="constrained"
+    )
+    axes = figure.subplots(1, len(plot.panels), squeeze=False)[0]
+    for ax, panel in zip(axes, plot.panels, strict=True):
+        _draw_panel(ax, panel, plot, styles)
+    axes[0].set_ylabel(plot.y_label)
+    _draw_legend(figure, styles)
+    return figure
+
+
+def _styles(plot: Plot) -> dict[str, _Style]:
+    """Return the style of each line: constant over panels, and over figures for known methods."""
+    kinds = {series.label: series.kind for panel in plot.panels for series in panel.series}
+    known_others = {*_KNOWN_OURS, *_KNOWN_TRIVIAL}
+    baselines = tuple(name for name in list_methods() if name not in known_others)
+    names_by_kind = {"ours": _KNOWN_OURS, "baseline": baselines, "trivial": _KNOWN_TRIVIAL}
+    styles: dict[str, _Style] = {}
+    for kind, names in names_by_kind.items():
+        labels = [label for label in kinds if kinds[label] == kind]
+        others = [label for label in labels if label not in names]
+        for label in labels:
+            is_known = label in names
+            number = names.index(label) if is_known else len(names) + others.index(label)
+            styles[label] = _style(kind, number)
+    return styles
+
+
+def _style(kind: str, number: int) -> _Style:
+    # When colours repeat, shift the markers too, so that points stay distinguishable.
+    marker = _MARKERS[(number + number // len(_BASELINES)) % len(_MARKERS)]
+    if kind == "ours":
+        color = _OURS[number % len(_OURS)]
+        return {"color": color, "linewidth": 2.0, "marker": marker, "markersize": 4.5, "zorder": 4}
+    if kind == "trivial":
+        line = {"linestyle": _DASHES[number % len(_DASHES)], "marker": "_|x+"[number % 4]}
+        return {"color": _TRIVIAL_COLOR, "linewidth": 1.4, "markersize": 7, "zorder": 3, **line}
+    # The palette repeats with dashes, to distinguish twice as many lines.
+    is_dashed = number // len(_BASELINES) % 2
+    return {
+        "color": _BASELINES[number % len(_BASELINES)], "linewidth": 1.0,
+        "linestyle": (0, (3, 1.2)) if is_dashed else "-", "marker": marker, "markersize": 3,
+        "zorder": 2,
+    }  # fmt: skip
+
+
+def _draw_panel(ax: Any, panel: Panel, plot: Plot, styles: dict[str, _Style]) -> None:
+    ax.set_title(panel.title)
+    ax.set_xlabel(plot.x_label)
+    if plot.x_log:
+        ax.set_xscale("log")
+    for series in panel.series:
+        style = dict(styles[series.label])
+        if not series.x:
+            style.pop("marker")
+            style.pop("markersize", None)
+            ax.axhline(series.y[0], **style)
+            continue
+        if len(series.x) > (1 if series.kind == "trivial" else _MAX_MARKERS):
+            style["marker"] = ""
+        ax.plot(series.x, series.y, **style)
+    _plain_ticks(ax, plot, panel.series)
+
+
+def _plain_ticks(ax: Any, plot: Plot, series: Sequence[Series]) -> None:
+    """Format ticks as plain numbers; set them at the sizes if there are few, such as 1, 2, 4."""
+    ticker = require("matplotlib.ticker")
+    if plot.x_log:
+        ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: _short(value)))
+        ax.xaxis.set_minor_formatter(ticker.NullFormatter())
+    sizes = sorted({x for line in series for x in line.x})
+    if plot.x_log and 1 < len(sizes) <= _MAX_TICKS and any(len(line.x) > 1 for line in series):
+        ax.set_xticks(sizes)
+        ax.minorticks_off()
+
+
+def _short(value: float) -> str:
+    """Return a number as it is, or a very small one as a power of ten."""
+    return f"{value:g}" if value >= _SMALL else f"{value:.0e}".replace("e-0", "e-")
+
+
+def _draw_legend(figure: Any, styles: dict[str, _Style]) -> None:
+    lines = require("matplotlib.lines")
+    handles = [lines.Line2D([], [], **style) for style in styles.values()]
+    # Matplotlib omits names that start with an underscore.
+    names = [f" {name}" if name.startswith("_") else name for name in styles]
+    figure.legend(
+        handles, names, loc="outside lower center", ncols=min(len(names), _LEGEND_COLUMNS),
+        fontsize=7, handlelength=2.4, columnspacing=1.2,
+    )  # fmt: skip

@@ -1,12 +1,15 @@
 """Metadata that acqh detects itself: date, kind and suggested tags of an image."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from acqh._core.arrays import Bools, Matrix
+import numpy as np
+
+from acqh._core.arrays import Bools, Floats, Matrix
 from acqh._core.dates import date_of_file
 from acqh._core.fields import (
     DATE,
@@ -15,17 +18,121 @@ from acqh._core.fields import (
     FILE,
     IMAGE,
     KIND,
+    KINDS,
     MODIFIED,
+    PHOTO,
     TAGS,
     TEXT_IN_IMAGE,
 )
-from acqh.collection.build.kinds import detect_kind
+from acqh._core.imports import require
 from acqh.collection.disk.model import makes_builtin_features
 from acqh.collection.types import Item
 from acqh.encoders import builtin_model
 from acqh.encoders.images import image_date, read_header
 from acqh.encoders.ocr import may_have_text, read_text
 from acqh.errors import CollectionError
+
+# Statistics do not depend on the size of an image: they are of so many pixels on the longest side.
+_SIDE = 128
+_SCREENSHOT_NAME = re.compile(
+    r"screen[-_ ]?shot|bildschirmfoto|capture[-_ ]d.?[-_ ]?.cran|screen[-_ ]?cap", re.IGNORECASE
+)
+# Screens of phones, tablets and computers, upright: heights by width.
+# fmt: off
+_SCREENS = {
+    640: (1136,), 720: (1280, 1440, 1520, 1560, 1600), 750: (1334,), 768: (1024, 1366), 800:
+    (1280,), 828: (1792,), 864: (1536,), 900: (1440, 1600), 1008: (2244,), 1050: (1680,),
+    1080: (1920, 2160, 2220, 2280, 2310, 2340, 2376, 2400, 2408, 2412, 2424), 1125: (2436,),
+    1170: (2532,), 1179: (2556,), 1200: (1920,), 1206: (2622,), 1242: (2208, 2688), 1284:
+    (2778,), 1290: (2796,), 1320: (2868,), 1344: (2992,), 1440: (2560, 2880, 2960, 3040, 3088,
+    3120, 3200), 1536: (2048,), 1600: (2560,), 1620: (2160,), 1640: (2360,), 1668: (2224,
+    2388), 1800: (2880,), 1964: (3024,), 2048: (2732,), 2160: (3840,), 2234: (3456,),
+}
+# Log odds of each kind by statistic: logistic regression on 1,000 COCO photographs, 140 screenshots
+# and 110 pages of a browser, half of these as scans, and 303 emoji and pages of them.
+_WEIGHTS: Floats = np.array((
+    (-2.76, 2.88, -3.58, 3.45),  # most frequent colour
+    (-3.77, 3.47, -1.6, 1.9),  # eight most frequent
+    (0.38, 0.65, -2.39, 1.36),  # number of colours
+    (-3.16, 5.44, -3.44, 1.16),  # flat
+    (7.25, -1.26, -5.81, -0.182),  # soft edges
+    (-30.6, -2.68, 13.6, 19.7),  # strong edges
+    (0.412, -7.69, 3.85, 3.42),  # saturation
+    (0.406, 2.37, -1.62, -1.15),  # grey
+    (-2.29, 0.83, 2.43, -0.968),  # light
+    (0.536, 7.57, -5.01, -3.09),  # dark
+    (3.09, -5.38, 2.14, 0.152),  # plain rows
+    (0.289, -4.29, 0.104, 3.9),  # plain columns
+    (0.251, 5.73, 3.01, -9),  # shape
+    (-17.3, 38.1, 0.881, -21.7),  # light with strong edges
+    (8.78, -9.56, -5.27, 6.05),  # constant
+))
+# fmt: on
+# Least probability of being no photo. With the settings of a camera, of the size of a screen, and
+# else; chosen so that at most 1 in 100 other photographs of COCO is taken for something else.
+_WITH_CAMERA, _AS_SCREEN, _ELSE = 0.97, 0.5, 0.8
+
+
+def detect_kind(image: Any, size: tuple[int, int], name: str, *, has_camera: bool) -> str:
+    """Return the kind of an image.
+
+    `image`: as encoders get it (RGB). `size`: in pixels, of the original. `name`: of the file.
+    `has_camera`: whether its EXIF data have settings of a camera.
+
+    Examples
+    --------
+    >>> from PIL import Image
+    >>> page = Image.new("RGB", (300, 400), "white")
+    >>> detect_kind(page, (1080, 2400), "Screenshot_2023.png", has_camera=False)
+    'screenshot'
+    """
+    is_screen = max(size) in _SCREENS.get(min(size), ())
+    if not has_camera and _SCREENSHOT_NAME.search(name):
+        return "screenshot"
+    scores = np.append(statistics_of(image), 1.0) @ _WEIGHTS
+    odds = np.exp(scores - scores.max())
+    others = odds / odds.sum()
+    least = _WITH_CAMERA if has_camera else _AS_SCREEN if is_screen else _ELSE
+    if 1 - others[0] < least:
+        return PHOTO
+    if is_screen and not has_camera:
+        return "screenshot"
+    return KINDS[1 + int(others[1:].argmax())]
+
+
+def statistics_of(image: Any) -> Floats:
+    """Return what distinguishes kinds of images, (14,): colours, edges, brightness and shape."""
+    small = image.copy()
+    small.thumbnail((_SIDE, _SIDE), require("PIL.Image").Resampling.NEAREST)
+    pixels = np.asarray(small.convert("RGB")).astype(np.int32)
+    red, green, blue = np.moveaxis(pixels >> 3, 2, 0)
+    counts = np.sort(np.bincount((red << 10 | green << 5 | blue).ravel()))[::-1]
+    shares = counts / counts.sum()
+    across = np.abs(np.diff(pixels, axis=1)).max(axis=2, initial=0)
+    down = np.abs(np.diff(pixels, axis=0)).max(axis=2, initial=0)
+    steps = np.concatenate([across.ravel(), down.ravel(), [0]])
+    highest, lowest = pixels.max(axis=2), pixels.min(axis=2)
+    spread = highest - lowest
+    light, strong = (lowest >= 180).mean(), (steps > 70).mean()
+    return np.array(
+        [
+            shares[0],
+            shares[:8].sum(),
+            np.log((shares > 0).mean() * len(shares) / counts.sum() + 1e-3),
+            (steps <= 3).mean(),
+            ((steps > 6) & (steps <= 40)).mean(),
+            strong,
+            (spread / np.maximum(highest, 1)).mean(),
+            (spread <= 20).mean(),
+            light,
+            (highest <= 50).mean(),
+            (across.max(axis=1, initial=0) <= 8).mean(),
+            (down.max(axis=0, initial=0) <= 8).mean(),
+            np.log(max(image.size) / min(image.size)),
+            light * strong,
+        ]
+    )
+
 
 # Suggested tags of an item.
 _MAX_TAGS = 3

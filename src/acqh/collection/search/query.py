@@ -55,11 +55,12 @@ from acqh.collection.store.words import (
     settle_words,
 )
 from acqh.collection.types import Answer, Explanation, Hit, Mode, TextFilter
-from acqh.encoders.english import begins_word, correct
 from acqh.encoders.images import make_thumbnail, working_image
 from acqh.encoders.languages import (
+    begins_word,
     can_encode,
     check_language,
+    correct,
     needs_languages,
     require_languages,
 )

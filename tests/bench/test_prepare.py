@@ -10,7 +10,7 @@ import scipy.io
 
 import acqh
 from acqh.bench import prepare_dataset
-from acqh.bench.prepare.flickr import MIRFLICKR_LABELS, edge_histogram
+from acqh.bench.prepare import MIRFLICKR_LABELS, edge_histogram
 from acqh.errors import (
     CorruptBundleError,
     DatasetNotFoundError,

@@ -1,1 +1,0 @@
-"""Convert data sets from the files of their publishers."""
