@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import acqh
 from acqh.errors import InvalidInputError, ViewError
-from acqh.methods.baselines.additive.base import regress_views
-from acqh.methods.baselines.additive.ccq import CCQ, objective, update_codebooks, update_rotation
-from acqh.methods.baselines.additive.stacked import Stacked
+from acqh.methods.baselines.additive import regress_views
+from acqh.methods.baselines.ccq import CCQ, objective, update_codebooks, update_rotation
 from acqh.methods.baselines.rows import Rows
+from acqh.methods.baselines.stacked import Stacked
 from acqh.quantize import decode
 
 seeds = st.integers(0, 2**32 - 1)

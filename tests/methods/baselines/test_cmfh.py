@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import acqh
 from acqh.errors import InvalidInputError, ViewError
-from acqh.methods.baselines.factors.cmfh import CMFH, mix_views, update_basis
+from acqh.methods.baselines.cmfh import CMFH, mix_views, update_basis
 from acqh.methods.baselines.rows import Rows
 
 seeds = st.integers(0, 2**32 - 1)

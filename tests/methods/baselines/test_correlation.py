@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 import acqh
 from acqh._core.linalg import whiten
 from acqh.errors import FewerBitsWarning, InvalidInputError, ViewError
-from acqh.methods.baselines.correlation.cvh import CVH, couple_pairs
-from acqh.methods.baselines.correlation.directions import (
+from acqh.methods.baselines.cvh import CVH, couple_pairs
+from acqh.methods.baselines.directions import (
     joint_directions,
     paired_directions,
     semantic_cross,
 )
-from acqh.methods.baselines.correlation.scm import SCMOrth, SCMSeq, leading_pair
 from acqh.methods.baselines.rows import Rows
+from acqh.methods.baselines.scm import SCMOrth, SCMSeq, leading_pair
 
 seeds = st.integers(0, 2**32 - 1)
 

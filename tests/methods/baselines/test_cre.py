@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acqh.methods.baselines.factors.cre import Affinity, balance, update_codes
+from acqh.methods.baselines.cre import Affinity, balance, update_codes
 
 seeds = st.integers(0, 2**32 - 1)
 

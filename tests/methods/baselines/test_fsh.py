@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import acqh
-from acqh.methods.baselines.factors.fsh import FSH, fuse_views, link_to_nearest
+from acqh.methods.baselines.fsh import FSH, fuse_views, link_to_nearest
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -9,7 +9,7 @@ from scipy.optimize import check_grad
 
 import acqh
 from acqh.errors import InvalidInputError, ViewError
-from acqh.methods.baselines.logistic.ksh import KSH, Residual, learn_bit, smooth_loss, start_bit
+from acqh.methods.baselines.ksh import KSH, Residual, learn_bit, smooth_loss, start_bit
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acqh.methods.baselines import adch, dch, dcmh_discrete, dcmh_discriminant, fdch
 from acqh.methods.baselines.binary import random_signs
-from acqh.methods.baselines.discrete import adch, dch, dcmh_discrete, dcmh_discriminant, fdch
 from acqh.methods.baselines.rows import LabelSimilarity, Rows, ViewRidge
 
 seeds = st.integers(0, 2**32 - 1)

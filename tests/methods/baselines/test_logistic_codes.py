@@ -10,7 +10,7 @@ from scipy.special import expit
 
 import acqh
 from acqh.features import RBFAnchors
-from acqh.methods.baselines.logistic import gsph, seph
+from acqh.methods.baselines import gsph, seph
 from acqh.methods.baselines.rows import LabelSimilarity, unit_label_rows
 
 seeds = st.integers(0, 2**32 - 1)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import acqh
 from acqh.errors import InvalidInputError, ViewError
-from acqh.methods.baselines.factors.lssh import (
+from acqh.methods.baselines.lssh import (
     LSSH,
     code_sparsely,
     inverse_distances,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from acqh.features import RBFAnchors
 from acqh.methods.baselines.binary import descend_bits, keep_sign, random_signs
-from acqh.methods.baselines.logistic.regression import fit_logistic, logistic_penalty
+from acqh.methods.baselines.logistic import fit_logistic, logistic_penalty
 from acqh.methods.baselines.rows import LabelSimilarity, Rows
 
 seeds = st.integers(0, 2**32 - 1)

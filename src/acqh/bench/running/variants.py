@@ -22,9 +22,9 @@ from acqh.errors import InvalidInputError
 from acqh.features import KernelMap, RBFAnchors, SignedRoot
 from acqh.methods import BaseMethod
 from acqh.methods.base import as_parts
-from acqh.methods.baselines.additive.base import AdditiveMethod
+from acqh.methods.baselines.additive import AdditiveMethod
 from acqh.methods.baselines.binary import BinaryMethod
-from acqh.methods.baselines.networks.base import NetworkMethod
+from acqh.methods.baselines.networks import NetworkMethod
 from acqh.methods.baselines.training import Training
 from acqh.methods.registry import HOMES, DatabaseMode, MethodInfo
 

@@ -8,7 +8,7 @@ import numpy as np
 from acqh._core.arrays import Floats
 from acqh._core.linalg import principal_directions
 from acqh.errors import InvalidInputError
-from acqh.methods.baselines.additive.base import AdditiveMethod, regress_views, with_norms
+from acqh.methods.baselines.additive import AdditiveMethod, regress_views, with_norms
 from acqh.methods.baselines.rows import Rows
 from acqh.methods.baselines.training import Training, choose_view, share_weights
 from acqh.methods.registry import register

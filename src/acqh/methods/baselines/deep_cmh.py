@@ -9,7 +9,7 @@ from acqh._core.arrays import Matrix
 from acqh._core.device import check_device
 from acqh._core.imports import require
 from acqh.methods.baselines.binary import pack_signs
-from acqh.methods.baselines.networks.base import (
+from acqh.methods.baselines.networks import (
     Network,
     NetworkMethod,
     shuffled_batches,

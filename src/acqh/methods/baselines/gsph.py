@@ -13,7 +13,7 @@ from acqh.methods.baselines.binary import (
     linear_functions,
     random_signs,
 )
-from acqh.methods.baselines.logistic.regression import fit_logistic_views
+from acqh.methods.baselines.logistic import fit_logistic_views
 from acqh.methods.baselines.rows import LabelSimilarity
 from acqh.methods.baselines.training import Training
 from acqh.methods.registry import register

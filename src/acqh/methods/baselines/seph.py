@@ -9,7 +9,7 @@ from scipy.special import logit
 
 from acqh._core.arrays import Floats, Matrix
 from acqh.methods.baselines.binary import LinearBinaryMethod, linear_functions
-from acqh.methods.baselines.logistic.regression import fit_logistic_views
+from acqh.methods.baselines.logistic import fit_logistic_views
 from acqh.methods.baselines.rows import dense, unit_label_rows
 from acqh.methods.baselines.training import Training
 from acqh.methods.registry import register

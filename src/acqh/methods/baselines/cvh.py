@@ -8,7 +8,7 @@ import numpy as np
 
 from acqh._core.arrays import Floats
 from acqh.methods.baselines.binary import LinearBinaryMethod, linear_functions
-from acqh.methods.baselines.correlation.directions import ZERO_SHARE, joint_directions, limit_bits
+from acqh.methods.baselines.directions import ZERO_SHARE, joint_directions, limit_bits
 from acqh.methods.baselines.rows import Rows
 from acqh.methods.baselines.training import Training
 from acqh.methods.registry import register

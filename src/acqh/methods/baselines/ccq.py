@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 
 from acqh._core.arrays import Floats, Ints
-from acqh.methods.baselines.additive.base import AdditiveMethod, regress_views, with_norms
+from acqh.methods.baselines.additive import AdditiveMethod, regress_views, with_norms
 from acqh.methods.baselines.rows import Rows
 from acqh.methods.baselines.training import Training, share_weights
 from acqh.methods.registry import register

@@ -9,8 +9,8 @@ from acqh._core.arrays import Floats
 from acqh._core.device import check_device
 from acqh._core.imports import require
 from acqh.methods.baselines.binary import pack_signs
-from acqh.methods.baselines.discrete.dch import DCH
-from acqh.methods.baselines.networks.base import (
+from acqh.methods.baselines.dch import DCH
+from acqh.methods.baselines.networks import (
     Network,
     NetworkMethod,
     shuffled_batches,

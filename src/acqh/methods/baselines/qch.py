@@ -10,7 +10,7 @@ import scipy.linalg
 from acqh._core.arrays import Floats
 from acqh._core.linalg import mean_diagonal, whiten
 from acqh.methods.baselines.binary import LinearBinaryMethod, linear_functions
-from acqh.methods.baselines.correlation.directions import (
+from acqh.methods.baselines.directions import (
     limit_bits,
     paired_directions,
     semantic_cross,

@@ -1,1 +1,0 @@
-"""Codebooks whose words add up."""

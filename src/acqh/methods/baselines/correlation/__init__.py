@@ -1,1 +1,0 @@
-"""Directions of views that go together."""

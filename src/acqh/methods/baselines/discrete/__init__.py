@@ -1,1 +1,0 @@
-"""Bits descended one after the other, from labels."""

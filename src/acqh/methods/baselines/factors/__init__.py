@@ -1,1 +1,0 @@
-"""Latent factors that views share, without labels."""

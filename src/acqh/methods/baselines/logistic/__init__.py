@@ -1,1 +1,0 @@
-"""Bits learnt first, then predicted by regressions."""

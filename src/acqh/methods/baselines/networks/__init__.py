@@ -1,1 +1,0 @@
-"""Networks that give bits, by torch."""
