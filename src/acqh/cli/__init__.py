@@ -6,7 +6,8 @@ import logging
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from io import TextIOWrapper
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ import typer
 
 from acqh import __version__
 from acqh.cli import collections, demo, encoders, export, features, research, search
-from acqh.cli._help import Command, Group, split_help
+from acqh.cli._help import Command, Group, read_help
 from acqh.cli._options import flag
 from acqh.cli._output import in_options, output
 from acqh.errors import AcqhError
@@ -95,8 +96,8 @@ _SHARED = {
 }  # fmt: skip
 
 
-def _command(function: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the shared options."""
+def _register(add: Callable[..., Any], function: Callable[..., None]) -> None:
+    """Register a command, with the options of its docstring and the shared ones."""
 
     @functools.wraps(function)
     def run(*, verbose: bool, quiet: bool, as_json: bool = False, **arguments: Any) -> None:
@@ -106,39 +107,37 @@ def _command(function: Callable[..., None]) -> Callable[..., None]:
         _log.debug("acqh %s, Python %s: %s", __version__, sys.version.split()[0], arguments)
         function(**arguments)
 
-    signature = inspect.signature(function)
+    text, examples, listed = read_help(function)
     prints_nothing = function in (search.serve, collections.open_folder)
     shared = {name: _SHARED[name] for name in _SHARED if not (prints_nothing and name == "as_json")}
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [
-        *signature.parameters.values(),
-        *(inspect.Parameter(name, keyword, default=False, annotation=shared[name])
-          for name in shared),
-    ]  # fmt: skip
-    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {**function.__annotations__, **shared}
-    return run
+    parameters = {
+        name: parameter.replace(annotation=Annotated[parameter.annotation, listed[name]])
+        if name in listed
+        else parameter
+        for name, parameter in inspect.signature(function).parameters.items()
+    }
+    for name, kind in shared.items():
+        how: Any = inspect.Parameter.KEYWORD_ONLY
+        parameters[name] = inspect.Parameter(name, how, default=False, annotation=kind)
+    run.__signature__ = inspect.Signature([*parameters.values()])  # type: ignore[attr-defined]
+    run.__annotations__ = {name: one.annotation for name, one in parameters.items()}
+    add(help=text, epilog=examples)(run)
 
 
-def _register(group: typer.Typer, panel: str | None, function: Callable[..., None]) -> None:
-    text, examples = split_help(inspect.getdoc(function) or "")
-    name = function.__name__.removesuffix("_folder")
-    group.command(name, cls=Command, help=text, epilog=examples, rich_help_panel=panel)(
-        _command(function)
-    )
+def _add_all(
+    group: typer.Typer, panel: str | None, functions: Sequence[Callable[..., None]]
+) -> None:
+    for function in functions:
+        name = function.__name__.removesuffix("_folder")
+        _register(partial(group.command, name, cls=Command, rich_help_panel=panel), function)
 
 
 for panel, functions in _PANELS.items():
-    for function in functions:
-        _register(app, panel, function)
-for function in (export.site, export.parquet, export.faiss):
-    _register(_export, None, function)
+    _add_all(app, panel, functions)
+_add_all(_export, None, (export.site, export.parquet, export.faiss))
 app.add_typer(_export, name="export", rich_help_panel="Files")
-_register(_datasets, None, research.prepare)
-_text, _examples = split_help(inspect.getdoc(research.datasets) or "")
-_datasets.callback(invoke_without_command=True, help=_text, epilog=_examples)(
-    _command(research.datasets)
-)
+_add_all(_datasets, None, (research.prepare,))
+_register(partial(_datasets.callback, invoke_without_command=True), research.datasets)
 app.add_typer(_datasets, name="datasets", rich_help_panel="Research")
 
 

@@ -1,8 +1,11 @@
-"""Help of commands, and words of a query that begin with a minus."""
+"""Help and options of commands from docstrings, and words of a query that begin with a minus."""
 
+import inspect
 import re
+from collections.abc import Callable
 from typing import Any
 
+from typer import Argument, Option
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 # Names of values by the type that Typer shows.
@@ -10,6 +13,8 @@ _METAVARS = {"int": "N", "int range": "N", "float": "N", "float range": "N", "st
              "path": "PATH", "bool": "", "list[str]": "TEXT", "list[path]": "PATH"}  # fmt: skip
 # A word or a phrase to exclude, not an option such as -k or -k20.
 _EXCLUDED = re.compile(r"""-(?!.\d*$)[^\W\d_].+|-".+""", re.DOTALL)
+_PARAMETERS = "\n\nParameters\n----------\n"
+_RANGE = re.compile(r"(\d+)\.\.(\d*)")
 
 
 class _PlainHelp:
@@ -67,14 +72,37 @@ class Group(_PlainHelp, TyperGroup):
     """A command with sub-commands."""
 
 
-def split_help(docstring: str) -> tuple[str, str]:
-    r"""Return the help of a command and its last lines, from its docstring.
+def read_help(function: Callable[..., None]) -> tuple[str, str, dict[str, Any]]:
+    """Return the help of a command, its last lines, and its parameters, from its docstring.
 
-    Examples
-    --------
-    >>> split_help("Show a thing.\n\nExample: acqh show a\n\nDocumentation: docs/show.md")
-    ('Show a thing.', 'Example: acqh show a\nDocumentation: docs/show.md')
+    After the name of an argument, the docstring has the name of its value. After an option, it has
+    a panel and, where they are not the usual ones, the name of the value, the flags, the range and
+    the environment variable: ``port : Network, N, --port -p, 0..65535, ACQH_PORT``.
     """
-    paragraphs = [" ".join(text.split()) for text in docstring.split("\n\n")]
+    help_text, _, listed = (inspect.getdoc(function) or "").partition(_PARAMETERS)
+    paragraphs = [" ".join(text.split()) for text in help_text.split("\n\n")]
     last = [text for text in paragraphs if text.startswith(("Example: ", "Documentation: "))]
-    return "\n\n".join(text for text in paragraphs if text not in last), "\n".join(last)
+    types = inspect.signature(function).parameters
+    parameters = {}
+    for entry in re.findall(r"^(\w+) : (.+)\n((?: .+\n?)+)", listed, re.MULTILINE):
+        name, facts, text = entry
+        of_bool = [f"--{name.replace('_', '-')}"] if types[name].annotation is bool else []
+        parameters[name] = _parameter(facts.split(", "), " ".join(text.split()), of_bool)
+    return "\n\n".join(text for text in paragraphs if text not in last), "\n".join(last), parameters
+
+
+def _parameter(facts: list[str], text: str, flags: list[str]) -> Any:
+    """Return an argument or an option from what its docstring says."""
+    panel, *others = facts
+    if panel.isupper():
+        return Argument(metavar=panel, help=text)
+    settings: dict[str, Any] = {}
+    for fact in others:
+        if bounds := _RANGE.fullmatch(fact):
+            numbers = [int(bound) if bound else None for bound in bounds.groups()]
+            settings |= zip(("min", "max"), numbers, strict=True)
+        elif fact.startswith("-"):
+            flags = fact.split()
+        else:
+            settings["envvar" if fact.startswith("ACQH_") else "metavar"] = fact
+    return Option(*flags, help=text, rich_help_panel=panel, **settings)

@@ -3,22 +3,12 @@
 import os
 from dataclasses import asdict
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
-from acqh.cli._options import option
 from acqh.cli._output import output, print_done, print_result, print_table
 
-DownloadOption = Annotated[
-    str | None,
-    option(
-        "Download a CLIP model, such as siglip or OWNER/NAME@REVISION, and exit.",
-        "Input",
-        metavar="NAME",
-    ),
-]
 
-
-def encoders(download: DownloadOption = None) -> None:
+def encoders(download: str | None = None) -> None:
     """List the encoders that are installed, cached and known by name.
 
     The names are for --encoder, --image-encoder and --text-encoder of acqh build.
@@ -28,6 +18,11 @@ def encoders(download: DownloadOption = None) -> None:
     Example: acqh encoders --download siglip
 
     Documentation: docs/how-to/encoders.md
+
+    Parameters
+    ----------
+    download : Input, NAME
+        Download a CLIP model, such as siglip or OWNER/NAME@REVISION, and exit.
     """
     if download is not None:
         model = fetch_model(download)

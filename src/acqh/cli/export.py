@@ -34,17 +34,8 @@ MetadataOption = Annotated[
 
 def site(
     source: CollectionArgument,
-    out: Annotated[
-        Path | None,
-        option(
-            "Folder to write. A site in it is updated. Default: the name of COLLECTION with -site.",
-            "Output",
-            metavar="DIR",
-        ),
-    ] = None,
-    captions: Annotated[
-        bool, option("Publish texts.", "Contents", "--captions/--no-captions")
-    ] = True,
+    out: Path | None = None,
+    captions: bool = True,
     fields: Annotated[
         str,
         option(
@@ -54,32 +45,10 @@ def site(
             show_default=False,
         ),
     ] = "",
-    thumbnails: Annotated[
-        Literal["none", "48", "64", "96", "128", "160", "320"],
-        option(
-            "Longest side of thumbnails in pixels: none, 48, 64, 96, 128, 160 or 320. Above "
-            "128 they are made from the original files.",
-            "Contents",
-            metavar="N",
-        ),
-    ] = "128",
-    index_all_fields: Annotated[
-        bool,
-        flag(
-            "index-all-fields",
-            "Also publish the words of file names, folders and all fields, so that they are found.",
-            "Contents",
-        ),
-    ] = False,
+    thumbnails: Literal["none", "48", "64", "96", "128", "160", "320"] = "128",
+    index_all_fields: bool = False,
     where: WhereOption = None,
-    base_url: Annotated[
-        str | None,
-        option(
-            "Address of the folder with the original images, to link to them.",
-            "Contents",
-            metavar="URL",
-        ),
-    ] = None,
+    base_url: str | None = None,
 ) -> None:
     """Write a search site: a folder of files for any web host.
 
@@ -89,6 +58,20 @@ def site(
     Example: acqh export site photos.acqh --fields date
 
     Documentation: docs/how-to/site.md
+
+    Parameters
+    ----------
+    out : Output, DIR
+        Folder to write. A site in it is updated. Default: the name of COLLECTION with -site.
+    captions : Contents, --captions/--no-captions
+        Publish texts.
+    thumbnails : Contents, N
+        Longest side of thumbnails in pixels: none, 48, 64, 96, 128, 160 or 320. Above 128 they are
+        made from the original files.
+    index_all_fields : Contents
+        Also publish the words of file names, folders and all fields, so that they are found.
+    base_url : Contents, URL
+        Address of the folder with the original images, to link to them.
     """
     from acqh.collection import Collection
     from acqh.export import site as write_site

@@ -24,7 +24,6 @@ from acqh.cli._options import (
     SeedOption,
     TargetsOption,
     check_kind,
-    flag,
     option,
     parse_targets,
     working,
@@ -70,21 +69,14 @@ DataArgument = Annotated[
         metavar="DATA", help="File or folder of features (.npz, .npy, Zarr, .mat, Parquet, CSV)."
     ),
 ]
-IndexesArgument = Annotated[
-    list[Path], Argument(metavar="INDEX", help="Indexes made by acqh compress or acqh index.")
-]
-SimilarityOption = Annotated[
-    Literal["shared", "dot", "cosine", "jaccard"],
-    option("Similarity of items by their labels.", "Model"),
-]
 
 
 def fit(
     data: DataArgument,
-    out: Annotated[Path, option("Model to write.", "Output", metavar="DIR")],
+    out: Path,
     n_components: ComponentsOption = 32,
     n_codebooks: BytesOption = 4,
-    similarity: SimilarityOption = "shared",
+    similarity: Literal["shared", "dot", "cosine", "jaccard"] = "shared",
     targets: TargetsOption = None,
     seed: SeedOption = 0,
     chunk_size: ChunkSizeOption = 65_536,
@@ -97,6 +89,13 @@ def fit(
     Example: acqh fit items.npz --out model
 
     Documentation: docs/how-to/large-data.md
+
+    Parameters
+    ----------
+    out : Output, DIR
+        Model to write.
+    similarity : Model
+        Similarity of items by their labels.
     """
     from acqh.methods.acqh import ACQH
     from acqh.scale import fit as fit_source
@@ -127,17 +126,8 @@ def fit(
 def encode(
     model: ModelArgument,
     data: DataArgument,
-    out: Annotated[
-        Path,
-        option(
-            "File .npy to write, or folder. An interrupted run into a folder continues.",
-            "Output",
-            metavar="PATH",
-        ),
-    ],
-    by_labels: Annotated[
-        bool, flag("by-labels", "Encode items that have labels from their labels.", "Model")
-    ] = False,
+    out: Path,
+    by_labels: bool = False,
     chunk_size: ChunkSizeOption = 65_536,
     device: DeviceOption = None,
     dask: DaskOption = None,
@@ -148,6 +138,13 @@ def encode(
     Example: acqh encode model items.npz --out codes.npy
 
     Documentation: docs/how-to/large-data.md
+
+    Parameters
+    ----------
+    out : Output, PATH
+        File .npy to write, or folder. An interrupted run into a folder continues.
+    by_labels : Model
+        Encode items that have labels from their labels.
     """
     import numpy as np
 
@@ -182,11 +179,9 @@ def encode(
 
 def index(
     model: ModelArgument,
-    codes: Annotated[list[Path], Argument(metavar="CODES", help="Codes made by acqh encode.")],
-    out: Annotated[Path, option("Index to write.", "Output", metavar="DIR")],
-    shards: Annotated[
-        int | None, option("Number of shards, which are searched as one index.", "Resources", min=1)
-    ] = None,
+    codes: list[Path],
+    out: Path,
+    shards: int | None = None,
     dask: DaskOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
@@ -197,6 +192,15 @@ def index(
     Example: acqh index model codes.npy --out items.acqh
 
     Documentation: docs/how-to/large-data.md
+
+    Parameters
+    ----------
+    codes : CODES
+        Codes made by acqh encode.
+    out : Output, DIR
+        Index to write.
+    shards : Resources, 1..
+        Number of shards, which are searched as one index.
     """
     from acqh.methods import load_method
     from acqh.scale import build_index, build_shards
@@ -247,60 +251,22 @@ def _read_codes(model: Any, paths: list[Path]) -> Iterator[tuple[Any, Any]]:
 
 
 def compress(
-    items: Annotated[
-        str,
-        Argument(
-            metavar="ITEMS",
-            help="File or folder of vectors (.npy, .npz, Parquet, Arrow, HDF5, .fvecs, .fbin, "
-            "CSV, JSON lines, Faiss, clip-retrieval, Hugging Face, WebDataset, rclip, immich).",
-        ),
-    ],
-    queries: Annotated[
-        str | None,
-        option("Sample of query vectors, to optimize the codes for.", "Input", metavar="FILE"),
-    ] = None,
+    items: str,
+    queries: str | None = None,
     items_column: ItemsColumnOption = None,
     queries_column: QueriesColumnOption = None,
-    n_bytes: Annotated[
-        int, option("Bytes per item, from 1 to 64.", "Model", "--bytes", min=1, max=64)
-    ] = 8,
-    metric: Annotated[
-        Literal["ip", "cosine", "l2"],
-        option("Inner product, cosine similarity or Euclidean distance.", "Model"),
-    ] = "ip",
-    append: Annotated[
-        Path | None,
-        option(
-            "Add the vectors to this index, with its codebooks, instead of writing a new one.",
-            "Output",
-            metavar="INDEX",
-        ),
-    ] = None,
-    keep: Annotated[
-        Literal["float16", "int8"] | None,
-        option(
-            "Also write the vectors in 2 bytes or 1 byte per dimension, to re-rank by, as "
-            "DIR.float16.npy or DIR.int8.npy without the suffix of DIR.",
-            "Output",
-        ),
-    ] = None,
+    n_bytes: int = 8,
+    metric: Literal["ip", "cosine", "l2"] = "ip",
+    append: Path | None = None,
+    keep: Literal["float16", "int8"] | None = None,
     rerank: RerankOption = None,
-    sweep: Annotated[
-        str | None,
-        option(
-            "Measure several numbers of bytes per item, such as 2,4,8, and write no index.",
-            "Model",
-            metavar="N,N,...",
-        ),
-    ] = None,
-    train_size: Annotated[
-        int, option("Largest number of items to train on.", "Model", min=1)
-    ] = 65_536,
+    sweep: str | None = None,
+    train_size: int = 65_536,
     seed: SeedOption = 0,
     chunk_size: ChunkSizeOption = 16_384,
     device: DeviceOption = None,
     dask: DaskOption = None,
-    out: Annotated[Path | None, option("Index to write.", "Output", metavar="DIR")] = None,
+    out: Path | None = None,
     plot: PlotOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
@@ -318,6 +284,29 @@ def compress(
     Example: acqh compress more.npy --append images.acqh
 
     Documentation: docs/how-to/compress.md
+
+    Parameters
+    ----------
+    items : ITEMS
+        File or folder of vectors (.npy, .npz, Parquet, Arrow, HDF5, .fvecs, .fbin, CSV, JSON lines,
+        Faiss, clip-retrieval, Hugging Face, WebDataset, rclip, immich).
+    queries : Input, FILE
+        Sample of query vectors, to optimize the codes for.
+    n_bytes : Model, --bytes, 1..64
+        Bytes per item, from 1 to 64.
+    metric : Model
+        Inner product, cosine similarity or Euclidean distance.
+    append : Output, INDEX
+        Add the vectors to this index, with its codebooks, instead of writing a new one.
+    keep : Output
+        Also write the vectors in 2 bytes or 1 byte per dimension, to re-rank by, as DIR.float16.npy
+        or DIR.int8.npy without the suffix of DIR.
+    sweep : Model, N,N,...
+        Measure several numbers of bytes per item, such as 2,4,8, and write no index.
+    train_size : Model, 1..
+        Largest number of items to train on.
+    out : Output, DIR
+        Index to write.
     """
     from acqh.scale import compress as compress_items
     from acqh.scale import keep_vectors
@@ -441,20 +430,13 @@ def _draw(file: Path | None, overwrite: bool, points: dict[str, list[tuple[float
 
 
 def recall(
-    indexes: Annotated[
-        list[Path], Argument(metavar="INDEX", help="Indexes of acqh or Faiss, or tables of ids.")
-    ],
-    items: Annotated[str, option("Vectors that were indexed.", "Input", metavar="FILE")],
-    queries: Annotated[str, option("Query vectors.", "Input", metavar="FILE")],
+    indexes: list[Path],
+    items: str,
+    queries: str,
     items_column: ItemsColumnOption = None,
     queries_column: QueriesColumnOption = None,
-    at: Annotated[
-        str, option("Numbers of hits to measure.", "Measure", metavar="N,...")
-    ] = "1,10,100",
-    metric: Annotated[
-        Literal["ip", "cosine", "l2"] | None,
-        option("Metric of the exact search. Default: that of the indexes, or ip.", "Measure"),
-    ] = None,
+    at: str = "1,10,100",
+    metric: Literal["ip", "cosine", "l2"] | None = None,
     rerank: RerankOption = None,
     rerank_k: RerankKOption = None,
     chunk_size: ChunkSizeOption = 16_384,
@@ -468,6 +450,19 @@ def recall(
     Example: acqh recall a.acqh --items i.npy --queries q.npy --rerank i.npy
 
     Documentation: docs/how-to/compress.md
+
+    Parameters
+    ----------
+    indexes : INDEX
+        Indexes of acqh or Faiss, or tables of ids.
+    items : Input, FILE
+        Vectors that were indexed.
+    queries : Input, FILE
+        Query vectors.
+    at : Measure, N,...
+        Numbers of hits to measure.
+    metric : Measure
+        Metric of the exact search. Default: that of the indexes, or ip.
     """
     from acqh.scale import recall_of_files
 
@@ -527,31 +522,16 @@ def _print_compressed(report: Any, out: Path, vectors_path: Path | None) -> None
 
 
 def query(
-    indexes: IndexesArgument,
-    queries: Annotated[str, Argument(metavar="QUERIES", help="File or folder of query vectors.")],
-    model: Annotated[
-        Path | None,
-        option("Model made by acqh fit, if the queries are features.", "Input", metavar="DIR"),
-    ] = None,
-    modality: Annotated[
-        str | None,
-        option(
-            "Modality of the queries, such as image or text; or their array in the file.",
-            "Input",
-            metavar="NAME",
-        ),
-    ] = None,
-    k: Annotated[int, option("Number of hits per query.", "Output", "-k", min=1)] = 10,
+    indexes: list[Path],
+    queries: str,
+    model: Path | None = None,
+    modality: str | None = None,
+    k: int = 10,
     rerank: RerankOption = None,
     rerank_k: RerankKOption = None,
-    out: Annotated[
-        Path | None,
-        option("File .csv or .parquet to write. Default: print CSV.", "Output", metavar="FILE"),
-    ] = None,
+    out: Path | None = None,
     overwrite: OverwriteOption = False,
-    chunk_size: Annotated[
-        int, option("Number of queries in memory at a time.", "Resources", min=1)
-    ] = 8_192,
+    chunk_size: int = 8_192,
     dask: DaskOption = None,
 ) -> None:
     """Search an index with all vectors of a file.
@@ -561,6 +541,23 @@ def query(
     Example: acqh query images.acqh texts.npy -k 10 --out hits.csv
 
     Documentation: docs/how-to/search-an-index.md
+
+    Parameters
+    ----------
+    indexes : INDEX
+        Indexes made by acqh compress or acqh index.
+    queries : QUERIES
+        File or folder of query vectors.
+    model : Input, DIR
+        Model made by acqh fit, if the queries are features.
+    modality : Input, NAME
+        Modality of the queries, such as image or text; or their array in the file.
+    k : Output, -k, 1..
+        Number of hits per query.
+    out : Output, FILE
+        File .csv or .parquet to write. Default: print CSV.
+    chunk_size : Resources, 1..
+        Number of queries in memory at a time.
     """
     from acqh.methods import load_method
     from acqh.scale import search_table
