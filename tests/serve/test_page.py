@@ -95,10 +95,11 @@ def ending(address):
     return re.compile(re.escape(address) + "$")
 
 
-def until_drawn(page, selector):
-    """Wait for an image; not with wait_for_function, whose polling the page's policy forbids."""
+def until_drawn(page, selector, width=1):
+    """Wait until all images have a width; the page's policy forbids wait_for_function."""
+    images = f"[...document.querySelectorAll('{selector}')]"
     for _ in range(PATIENCE // 50):
-        if page.evaluate(f"document.querySelector('{selector}')?.naturalWidth > 0"):
+        if page.evaluate(f"{images}.length && {images}.every((i) => i.naturalWidth >= {width})"):
             return
         page.wait_for_timeout(50)
     pytest.fail(f"{selector} was not drawn")
@@ -935,9 +936,7 @@ def test_originals_of_a_folder_are_shown_and_hashes_are_no_captions(
         tiles = [link.get_attribute("aria-label") for link in hits(page).all()]
         assert len(set(tiles)) == 12
         assert {"garden party", *names[:2]} <= {tile.split(", ")[0] for tile in tiles}
-        page.wait_for_function(
-            "[...document.querySelectorAll('#hits img')].every((each) => each.naturalWidth > 128)"
-        )
+        until_drawn(page, "#hits img", width=320)
         page.locator(f"#hits a[data-id='{names[0]}']").click()
         expect(page.locator("#detail-name")).to_have_text(names[0])
         expect(page.locator("#detail-file")).to_be_empty()
