@@ -14,9 +14,9 @@ from typing import Annotated, Any
 import typer
 
 from acqh import __version__
-from acqh.cli import collections, demo, encoders, export, features, research, search
-from acqh.cli._help import Command, Group, read_help
-from acqh.cli._options import flag
+from acqh.cli import collections, demo, export, features, research, search
+from acqh.cli._help import Command, Group, make_parameter, read_help, read_options
+from acqh.cli._options import shared
 from acqh.cli._output import in_options, output
 from acqh.errors import AcqhError
 
@@ -50,7 +50,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         collections.retrain,
         collections.info,
         collections.duplicates,
-        encoders.encoders,
+        collections.encoders,
     ),
     "Vectors": (
         features.compress,
@@ -80,20 +80,6 @@ _BIBTEX = f"""\
   year    = {{2026}}
 }}"""
 _log = logging.getLogger(__name__)
-# Every command takes these, except that serve and open print no result.
-_SHARED = {
-    "as_json": Annotated[bool, flag("json", "Print the result as JSON.", "Output")],
-    "verbose": Annotated[
-        bool,
-        typer.Option("--verbose", "-v", help="Show details, a log and tracebacks.",
-                     rich_help_panel="Output"),
-    ],
-    "quiet": Annotated[
-        bool,
-        typer.Option("--quiet", "-q", help="Show results and errors only.",
-                     rich_help_panel="Output"),
-    ],
-}  # fmt: skip
 
 
 def _register(add: Callable[..., Any], function: Callable[..., None]) -> None:
@@ -107,18 +93,17 @@ def _register(add: Callable[..., Any], function: Callable[..., None]) -> None:
         _log.debug("acqh %s, Python %s: %s", __version__, sys.version.split()[0], arguments)
         function(**arguments)
 
-    text, examples, listed = read_help(function)
-    prints_nothing = function in (search.serve, collections.open_folder)
-    shared = {name: _SHARED[name] for name in _SHARED if not (prints_nothing and name == "as_json")}
+    text, examples = read_help(function)
+    listed = {**read_options(shared), **read_options(function)}
     parameters = {
-        name: parameter.replace(annotation=Annotated[parameter.annotation, listed[name]])
-        if name in listed
-        else parameter
+        name: make_parameter(parameter, *listed[name]) if name in listed else parameter
         for name, parameter in inspect.signature(function).parameters.items()
     }
-    for name, kind in shared.items():
+    prints_nothing = function in (search.serve, collections.open_folder)
+    for name in ("as_json", "verbose", "quiet")[prints_nothing:]:
         how: Any = inspect.Parameter.KEYWORD_ONLY
-        parameters[name] = inspect.Parameter(name, how, default=False, annotation=kind)
+        one = inspect.Parameter(name, how, default=False, annotation=bool)
+        parameters[name] = make_parameter(one, *listed[name])
     run.__signature__ = inspect.Signature([*parameters.values()])  # type: ignore[attr-defined]
     run.__annotations__ = {name: one.annotation for name, one in parameters.items()}
     add(help=text, epilog=examples)(run)

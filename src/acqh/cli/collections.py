@@ -1,4 +1,4 @@
-"""Commands that build and change collections."""
+"""Commands that build and change collections, and list encoders."""
 
 import os
 import shlex
@@ -9,36 +9,30 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import datetime
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from typer import BadParameter, Exit
 
+from acqh._core.languages import Language
 from acqh.cli._options import (
-    BytesOption,
-    CollectionArgument,
-    ComponentsOption,
-    LabelSeparatorOption,
-    LanguageOption,
-    MegapixelsOption,
-    SeedOption,
-    TargetsOption,
     as_pixels,
     find_id,
-    flag,
     parse_targets,
 )
 from acqh.cli._output import (
     count,
     in_options,
     output,
+    print_done,
     print_result,
     print_rows,
     print_skipped,
+    print_table,
     printable,
     reporting,
 )
-from acqh.cli.encoders import fetch_model
 from acqh.errors import AcqhError, CollectionError, InvalidInputError
 
 # Seconds between two checks of a watched folder.
@@ -48,27 +42,23 @@ _TIMEOUT_SECONDS = 3_600.0
 # Options whose names differ from the settings in Python.
 _RENAMED = {"random_state": "--seed", "n_codebooks": "--bytes"}
 
-StrictOption = Annotated[
-    bool, flag("strict", "Stop at the first item that cannot be read.", "Input")
-]
-
 
 def build(
     source: Path,
     image_root: Path | None = None,
-    label_separator: LabelSeparatorOption = None,
-    max_megapixels: MegapixelsOption = None,
-    strict: StrictOption = False,
+    label_separator: str | None = None,
+    max_megapixels: float | None = None,
+    strict: bool = False,
     ocr: bool = False,
     ocr_all: bool = False,
     image_encoder: str = "auto",
     text_encoder: str = "auto",
     encoder: str | None = None,
-    language: LanguageOption = "auto",
-    n_components: ComponentsOption = 128,
-    n_codebooks: BytesOption = 8,
-    targets: TargetsOption = None,
-    seed: SeedOption = 0,
+    language: Language = "auto",
+    n_components: int = 128,
+    n_codebooks: int = 8,
+    targets: str | None = None,
+    seed: int = 0,
     out: Path | None = None,
     overwrite: bool = False,
 ) -> None:
@@ -203,7 +193,7 @@ def open_folder(
     source: Path,
     port: int = 0,
     watch: bool = False,
-    max_megapixels: MegapixelsOption = None,
+    max_megapixels: float | None = None,
 ) -> None:
     """Search a folder of photos in the browser.
 
@@ -292,16 +282,16 @@ def _changes(report: Any) -> str:
 
 
 def add(
-    path: CollectionArgument,
+    path: Path,
     table: Path | None = None,
     image: Path | None = None,
     text: str = "",
     label: list[str] | None = None,
     identifier: str | None = None,
-    label_separator: LabelSeparatorOption = None,
-    max_megapixels: MegapixelsOption = None,
+    label_separator: str | None = None,
+    max_megapixels: float | None = None,
     overwrite: bool = False,
-    strict: StrictOption = False,
+    strict: bool = False,
 ) -> None:
     """Add the items of a table, or one item.
 
@@ -348,9 +338,9 @@ def add(
 
 
 def annotate(
-    path: CollectionArgument,
+    path: Path,
     table: Path,
-    label_separator: LabelSeparatorOption = None,
+    label_separator: str | None = None,
     clear: bool = False,
 ) -> None:
     """Update captions, labels and other fields from a table.
@@ -384,7 +374,7 @@ def _print_changed(report: Any, n_items: int, text: str) -> None:
 
 
 def remove(
-    path: CollectionArgument,
+    path: Path,
     items: list[str],
 ) -> None:
     """Remove items by id or file.
@@ -410,12 +400,12 @@ def remove(
 
 
 def sync(
-    path: CollectionArgument,
+    path: Path,
     folder: Path | None = None,
     delete: bool = False,
     dry_run: bool = False,
     forget: bool = False,
-    max_megapixels: MegapixelsOption = None,
+    max_megapixels: float | None = None,
 ) -> None:
     """Update a collection from a folder of images.
 
@@ -509,7 +499,7 @@ def _advise_retraining(path: Path, drift: Any) -> None:
         output.note(str(drift))
 
 
-def retrain(path: CollectionArgument) -> None:
+def retrain(path: Path) -> None:
     """Retrain a collection on all its items.
 
     Do so after many additions; acqh sync and acqh info recommend it. The collection can be
@@ -527,7 +517,7 @@ def retrain(path: CollectionArgument) -> None:
         _print_built(path, collection, "Retrained", "item")
 
 
-def info(path: CollectionArgument) -> None:
+def info(path: Path) -> None:
     """Show the items, folders, encoders and dates of a collection.
 
     Example: acqh info photos.acqh
@@ -568,7 +558,7 @@ def info(path: CollectionArgument) -> None:
 
 
 def duplicates(
-    path: CollectionArgument,
+    path: Path,
     list_removable: bool = False,
 ) -> None:
     """Find duplicate and near-duplicate images.
@@ -679,3 +669,60 @@ def _as_options(settings: Mapping[str, Any]) -> Iterator[str]:
             yield "--ocr-all" if value == "all" else "--ocr"
         elif value is not None and value is not False:
             yield f"{option} {shlex.quote(str(value))}"
+
+
+def encoders(download: str | None = None) -> None:
+    """List the encoders that are installed, cached and known by name.
+
+    The names are for --encoder, --image-encoder and --text-encoder of acqh build.
+
+    Example: acqh encoders
+
+    Example: acqh encoders --download siglip
+
+    Documentation: docs/how-to/encoders.md
+
+    Parameters
+    ----------
+    download : Input, NAME
+        Download a CLIP model, such as siglip or OWNER/NAME@REVISION, and exit.
+    """
+    if download is not None:
+        model = fetch_model(download)
+        facts = {"source": model.source, "folder": str(model.folder)}
+        print_done(facts, f"The model {model.source} is in {model.folder}")
+        return
+    from acqh.encoders import list_encoders
+
+    infos = list_encoders()
+    print_result([asdict(info) for info in infos], partial(_print_encoders, infos))
+
+
+def fetch_model(name: str) -> Any:
+    """Download a CLIP model unless it is on this machine; return its files.
+
+    The hub's package shows progress bars of its own, which would not mix with those of a build.
+    """
+    from acqh.encoders.models import find_model
+
+    if output.quiet:
+        os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"  # read when the package is imported
+    return find_model(name)
+
+
+def _print_encoders(infos: list[Any]) -> None:
+    views = {"image": "images", "text": "texts", "both": "both"}
+    rows = [
+        [
+            info.name,
+            views[info.views],
+            info.status,
+            "-" if info.megabytes is None else f"{info.megabytes:,.0f} MB",
+            info.languages or "-",
+            info.licence or "-",
+        ]
+        for info in infos
+    ]
+    columns = ["name", "encodes", "status", "size", "languages", "licence"]
+    print_table("Encoders", columns, rows)
+    output.note("Next: acqh build FOLDER --encoder NAME")

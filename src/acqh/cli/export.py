@@ -4,50 +4,22 @@ import shlex
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from typer import Argument
+from typing import Any, Literal
 
 from acqh.cli._options import (
-    CollectionArgument,
-    OverwriteOption,
-    WhereOption,
-    flag,
-    option,
     parse_list,
 )
 from acqh.cli._output import count, print_done, print_result, reporting
 
-SourceArgument = Annotated[
-    Path,
-    Argument(
-        metavar="SOURCE",
-        help="Collection made by acqh build, or index made by acqh compress or acqh index.",
-    ),
-]
-FileOption = Annotated[Path, option("File to write.", "Output", metavar="FILE")]
-CodesOption = Annotated[bool, flag("codes", "Write codes instead of vectors.", "Contents")]
-MetadataOption = Annotated[
-    bool, option("Also write texts, labels and fields.", "Contents", "--metadata/--no-metadata")
-]
-
 
 def site(
-    source: CollectionArgument,
+    source: Path,
     out: Path | None = None,
     captions: bool = True,
-    fields: Annotated[
-        str,
-        option(
-            "Fields to publish, such as date,author. Default: none.",
-            "Contents",
-            metavar="NAME,...",
-            show_default=False,
-        ),
-    ] = "",
+    fields: str | None = None,
     thumbnails: Literal["none", "48", "64", "96", "128", "160", "320"] = "128",
     index_all_fields: bool = False,
-    where: WhereOption = None,
+    where: list[str] | None = None,
     base_url: str | None = None,
 ) -> None:
     """Write a search site: a folder of files for any web host.
@@ -65,6 +37,8 @@ def site(
         Folder to write. A site in it is updated. Default: the name of COLLECTION with -site.
     captions : Contents, --captions/--no-captions
         Publish texts.
+    fields : Contents, NAME,...
+        Fields to publish, such as date,author. Default: none.
     thumbnails : Contents, N
         Longest side of thumbnails in pixels: none, 48, 64, 96, 128, 160 or 320. Above 128 they are
         made from the original files.
@@ -72,6 +46,8 @@ def site(
         Also publish the words of file names, folders and all fields, so that they are found.
     base_url : Contents, URL
         Address of the folder with the original images, to link to them.
+    source : COLLECTION
+        Collection made by acqh build or acqh sync.
     """
     from acqh.collection import Collection
     from acqh.export import site as write_site
@@ -81,7 +57,7 @@ def site(
     options: dict[str, Any] = {"captions": captions, "thumbnails": side, "base_url": base_url}
     with reporting() as progress, Collection.open(source) as collection:
         options |= {
-            "fields": parse_list(fields),
+            "fields": parse_list(fields or ""),
             "where": where,
             "index_all_fields": index_all_fields,
         }
@@ -114,11 +90,11 @@ def site(
 
 
 def parquet(
-    source: SourceArgument,
-    out: FileOption,
-    codes: CodesOption = False,
-    metadata: MetadataOption = True,
-    overwrite: OverwriteOption = False,
+    source: Path,
+    out: Path,
+    codes: bool = False,
+    metadata: bool = True,
+    overwrite: bool = False,
 ) -> None:
     """Write vectors or codes as a Parquet table.
 
@@ -127,6 +103,11 @@ def parquet(
     Example: acqh export parquet photos.acqh --out photos.parquet
 
     Documentation: docs/how-to/export.md
+
+    Parameters
+    ----------
+    out : Output, FILE
+        File to write.
     """
     from acqh.export import export_parquet
 
@@ -134,11 +115,11 @@ def parquet(
 
 
 def faiss(
-    source: SourceArgument,
-    out: FileOption,
-    codes: CodesOption = False,
-    metadata: MetadataOption = True,
-    overwrite: OverwriteOption = False,
+    source: Path,
+    out: Path,
+    codes: bool = False,
+    metadata: bool = True,
+    overwrite: bool = False,
 ) -> None:
     """Write vectors or codes as a Faiss index.
 
@@ -147,6 +128,11 @@ def faiss(
     Example: acqh export faiss photos.acqh --out photos.faiss
 
     Documentation: docs/how-to/export.md
+
+    Parameters
+    ----------
+    out : Output, FILE
+        File to write.
     """
     from acqh.export import export_faiss
 

@@ -7,24 +7,12 @@ from io import BytesIO, StringIO
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from typer import Argument, BadParameter
+from typer import BadParameter
 
 from acqh.cli._options import (
-    BytesOption,
-    ChunkSizeOption,
-    ComponentsOption,
-    DaskOption,
-    DeviceOption,
-    ItemsColumnOption,
-    ModelArgument,
-    OverwriteOption,
-    QueriesColumnOption,
-    SeedOption,
-    TargetsOption,
     check_kind,
-    option,
     parse_targets,
     working,
 )
@@ -40,49 +28,19 @@ from acqh.cli._output import (
 )
 from acqh.errors import InvalidInputError
 
-PlotOption = Annotated[
-    Path | None,
-    option(
-        "Plot recall against bytes per item to a .svg, .png or .pdf file.", "Output", metavar="FILE"
-    ),
-]
-RerankOption = Annotated[
-    Path | None,
-    option(
-        "Re-rank hits by the vectors of this .npy file, in the order of the items: the "
-        "vectors themselves, or those of acqh compress --keep.",
-        "Input",
-        metavar="FILE",
-    ),
-]
-RerankKOption = Annotated[
-    int | None,
-    option(
-        "Number of hits to re-rank per query. Default: 200, or k if that is more.",
-        "Resources",
-        min=1,
-    ),
-]
-DataArgument = Annotated[
-    str,
-    Argument(
-        metavar="DATA", help="File or folder of features (.npz, .npy, Zarr, .mat, Parquet, CSV)."
-    ),
-]
-
 
 def fit(
-    data: DataArgument,
+    data: str,
     out: Path,
-    n_components: ComponentsOption = 32,
-    n_codebooks: BytesOption = 4,
+    n_components: int = 32,
+    n_codebooks: int = 4,
     similarity: Literal["shared", "dot", "cosine", "jaccard"] = "shared",
-    targets: TargetsOption = None,
-    seed: SeedOption = 0,
-    chunk_size: ChunkSizeOption = 65_536,
-    device: DeviceOption = None,
-    dask: DaskOption = None,
-    overwrite: OverwriteOption = False,
+    targets: str | None = None,
+    seed: int = 0,
+    chunk_size: int = 65_536,
+    device: str | None = None,
+    dask: str | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Fit an ACQH model on features, with or without labels.
 
@@ -124,14 +82,14 @@ def fit(
 
 
 def encode(
-    model: ModelArgument,
-    data: DataArgument,
+    model: Path,
+    data: str,
     out: Path,
     by_labels: bool = False,
-    chunk_size: ChunkSizeOption = 65_536,
-    device: DeviceOption = None,
-    dask: DaskOption = None,
-    overwrite: OverwriteOption = False,
+    chunk_size: int = 65_536,
+    device: str | None = None,
+    dask: str | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Encode items with a model, from their views or labels.
 
@@ -178,12 +136,12 @@ def encode(
 
 
 def index(
-    model: ModelArgument,
+    model: Path,
     codes: list[Path],
     out: Path,
     shards: int | None = None,
-    dask: DaskOption = None,
-    overwrite: OverwriteOption = False,
+    dask: str | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Build an index from codes.
 
@@ -253,22 +211,22 @@ def _read_codes(model: Any, paths: list[Path]) -> Iterator[tuple[Any, Any]]:
 def compress(
     items: str,
     queries: str | None = None,
-    items_column: ItemsColumnOption = None,
-    queries_column: QueriesColumnOption = None,
+    items_column: str | None = None,
+    queries_column: str | None = None,
     n_bytes: int = 8,
     metric: Literal["ip", "cosine", "l2"] = "ip",
     append: Path | None = None,
     keep: Literal["float16", "int8"] | None = None,
-    rerank: RerankOption = None,
+    rerank: Path | None = None,
     sweep: str | None = None,
     train_size: int = 65_536,
-    seed: SeedOption = 0,
-    chunk_size: ChunkSizeOption = 16_384,
-    device: DeviceOption = None,
-    dask: DaskOption = None,
+    seed: int = 0,
+    chunk_size: int = 16_384,
+    device: str | None = None,
+    dask: str | None = None,
     out: Path | None = None,
-    plot: PlotOption = None,
-    overwrite: OverwriteOption = False,
+    plot: Path | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Compress vectors to a few bytes each, and measure recall.
 
@@ -433,15 +391,15 @@ def recall(
     indexes: list[Path],
     items: str,
     queries: str,
-    items_column: ItemsColumnOption = None,
-    queries_column: QueriesColumnOption = None,
+    items_column: str | None = None,
+    queries_column: str | None = None,
     at: str = "1,10,100",
     metric: Literal["ip", "cosine", "l2"] | None = None,
-    rerank: RerankOption = None,
-    rerank_k: RerankKOption = None,
-    chunk_size: ChunkSizeOption = 16_384,
-    plot: PlotOption = None,
-    overwrite: OverwriteOption = False,
+    rerank: Path | None = None,
+    rerank_k: int | None = None,
+    chunk_size: int = 16_384,
+    plot: Path | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Measure the recall of indexes against exact search.
 
@@ -527,12 +485,12 @@ def query(
     model: Path | None = None,
     modality: str | None = None,
     k: int = 10,
-    rerank: RerankOption = None,
-    rerank_k: RerankKOption = None,
+    rerank: Path | None = None,
+    rerank_k: int | None = None,
     out: Path | None = None,
-    overwrite: OverwriteOption = False,
+    overwrite: bool = False,
     chunk_size: int = 8_192,
-    dask: DaskOption = None,
+    dask: str | None = None,
 ) -> None:
     """Search an index with all vectors of a file.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from typer import BadParameter, Context, Exit
 
-from acqh.cli._options import DataDirOption, parse_list
+from acqh.cli._options import parse_list
 from acqh.cli._output import count, print_result, print_table, reporting
 from acqh.errors import InvalidInputError
 
@@ -19,7 +19,7 @@ _TRIVIAL = ("label-ridge", "cca", "random")
 def bench(
     out: Path,
     data: list[str] | None = None,
-    data_dir: DataDirOption = None,
+    data_dir: Path | None = None,
     methods: str = "all",
     method_files: list[str] | None = None,
     trivial: bool = False,
@@ -190,7 +190,7 @@ def report(
     print_result(asdict(files), text)
 
 
-def datasets(context: Context, data_dir: DataDirOption = None) -> None:
+def datasets(context: Context, data_dir: Path | None = None) -> None:
     """List the named data sets: whether their files are found, and where to get them.
 
     Example: acqh datasets --data-dir data

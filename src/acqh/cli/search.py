@@ -16,26 +16,21 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
 from rich.cells import cell_len, set_cell_size
-from typer import BadParameter
+from typer import BadParameter, Option
 
 from acqh._core.fields import DATE, FILE
 from acqh._core.imports import require
+from acqh._core.languages import Language
 from acqh.cli._options import (
-    CollectionArgument,
-    LanguageOption,
-    MegapixelsOption,
-    QueryEncoderOption,
-    WhereOption,
     as_pixels,
     check_kind,
     find_id,
-    option,
 )
 from acqh.cli._output import count, draw_bar, output, print_result, printable, shorten
 
 
 def search(
-    path: CollectionArgument,
+    path: Path,
     words: list[str] | None = None,
     image: Path | None = None,
     like: str | None = None,
@@ -43,10 +38,10 @@ def search(
     dates: bool = True,
     text_weight: float = 1.0,
     image_weight: float = 1.0,
-    query_encoder: QueryEncoderOption = "default",
-    language: LanguageOption = "auto",
-    max_megapixels: MegapixelsOption = None,
-    where: WhereOption = None,
+    query_encoder: Literal["default", "fast"] = "default",
+    language: Language = "auto",
+    max_megapixels: float | None = None,
+    where: list[str] | None = None,
     k: int = 10,
     paths: bool = False,
     nul: bool = False,
@@ -191,7 +186,7 @@ def file_of(hit: Any) -> str:
 
 
 def serve(
-    collection: CollectionArgument,
+    collection: Path,
     host: str | None = None,
     port: int | None = None,
     open_browser: bool = False,
@@ -203,17 +198,18 @@ def serve(
     write_token_file: Path | None = None,
     originals: Annotated[
         Path | None,
-        option(
-            "Folder of the original images. Default: the tracked folders, on this computer only.",
-            "Web interface",
+        Option(
+            help="Folder of the original images. Default: the tracked folders, "
+            "on this computer only.",
+            rich_help_panel="Web interface",
             metavar="DIR",
             exists=True,
             file_okay=False,
         ),
     ] = None,
     suggestions: list[str] | None = None,
-    query_encoder: QueryEncoderOption = "default",
-    language: LanguageOption = "auto",
+    query_encoder: Literal["default", "fast"] = "default",
+    language: Language = "auto",
 ) -> None:
     """Start a web server with the search interface and a JSON API.
 
@@ -249,6 +245,8 @@ def serve(
         File with the token that permits changes. Default: read-only.
     suggestions : Web interface, --suggest, WORDS
         Query to suggest on the start page; may be repeated.
+    collection : COLLECTION
+        Collection made by acqh build or acqh sync.
     """
     from acqh.serve import run
 
