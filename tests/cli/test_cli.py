@@ -1,4 +1,3 @@
-import inspect
 import json
 import os
 import subprocess
@@ -8,12 +7,6 @@ from pathlib import Path
 import pytest
 
 import acqh
-from acqh.cli import _PANELS, export, research
-from acqh.cli._help import read_options
-from acqh.cli._options import shared
-
-COMMANDS = [command for panel in _PANELS.values() for command in panel]
-COMMANDS += [export.site, export.parquet, export.faiss, research.prepare, research.datasets]
 
 
 def run(*arguments, **environment):
@@ -26,14 +19,6 @@ def run(*arguments, **environment):
 def test_version_and_help():
     assert run("--version").stdout == f"acqh {acqh.__version__}\n"
     assert "datasets" in run("--help").stdout
-
-
-def test_every_option_has_help_and_every_entry_of_a_docstring_an_option():
-    for command in COMMANDS:
-        options = set(inspect.signature(command).parameters)
-        assert options >= set(read_options(command)), command.__name__
-        listed = {**read_options(shared), **read_options(command)}
-        assert options - set(listed) <= {"originals", "context"}, command.__name__
 
 
 def test_the_citation_is_that_of_the_documentation_and_of_citation_cff():

@@ -6,17 +6,16 @@ import logging
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from io import TextIOWrapper
 from typing import Annotated, Any
 
 import typer
 
 from acqh import __version__
-from acqh.cli import collections, demo, export, features, research, search
-from acqh.cli._help import Command, Group, make_parameter, read_help, read_options
-from acqh.cli._options import shared
+from acqh.cli import collections, demo, encoders, export, features, research, search
+from acqh.cli._help import Command, Group, split_help
+from acqh.cli._options import flag
 from acqh.cli._output import in_options, output
 from acqh.errors import AcqhError
 
@@ -50,7 +49,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         collections.retrain,
         collections.info,
         collections.duplicates,
-        collections.encoders,
+        encoders.encoders,
     ),
     "Vectors": (
         features.compress,
@@ -80,10 +79,24 @@ _BIBTEX = f"""\
   year    = {{2026}}
 }}"""
 _log = logging.getLogger(__name__)
+# Every command takes these, except that serve and open print no result.
+_SHARED = {
+    "as_json": Annotated[bool, flag("json", "Print the result as JSON.", "Output")],
+    "verbose": Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="Show details, a log and tracebacks.",
+                     rich_help_panel="Output"),
+    ],
+    "quiet": Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="Show results and errors only.",
+                     rich_help_panel="Output"),
+    ],
+}  # fmt: skip
 
 
-def _register(add: Callable[..., Any], function: Callable[..., None]) -> None:
-    """Register a command, with the options of its docstring and the shared ones."""
+def _command(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the shared options."""
 
     @functools.wraps(function)
     def run(*, verbose: bool, quiet: bool, as_json: bool = False, **arguments: Any) -> None:
@@ -93,36 +106,39 @@ def _register(add: Callable[..., Any], function: Callable[..., None]) -> None:
         _log.debug("acqh %s, Python %s: %s", __version__, sys.version.split()[0], arguments)
         function(**arguments)
 
-    text, examples = read_help(function)
-    listed = {**read_options(shared), **read_options(function)}
-    parameters = {
-        name: make_parameter(parameter, *listed[name]) if name in listed else parameter
-        for name, parameter in inspect.signature(function).parameters.items()
-    }
+    signature = inspect.signature(function)
     prints_nothing = function in (search.serve, collections.open_folder)
-    for name in ("as_json", "verbose", "quiet")[prints_nothing:]:
-        how: Any = inspect.Parameter.KEYWORD_ONLY
-        one = inspect.Parameter(name, how, default=False, annotation=bool)
-        parameters[name] = make_parameter(one, *listed[name])
-    run.__signature__ = inspect.Signature([*parameters.values()])  # type: ignore[attr-defined]
-    run.__annotations__ = {name: one.annotation for name, one in parameters.items()}
-    add(help=text, epilog=examples)(run)
+    shared = {name: _SHARED[name] for name in _SHARED if not (prints_nothing and name == "as_json")}
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        *signature.parameters.values(),
+        *(inspect.Parameter(name, keyword, default=False, annotation=shared[name])
+          for name in shared),
+    ]  # fmt: skip
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {**function.__annotations__, **shared}
+    return run
 
 
-def _add_all(
-    group: typer.Typer, panel: str | None, functions: Sequence[Callable[..., None]]
-) -> None:
-    for function in functions:
-        name = function.__name__.removesuffix("_folder")
-        _register(partial(group.command, name, cls=Command, rich_help_panel=panel), function)
+def _register(group: typer.Typer, panel: str | None, function: Callable[..., None]) -> None:
+    text, examples = split_help(inspect.getdoc(function) or "")
+    name = function.__name__.removesuffix("_folder")
+    group.command(name, cls=Command, help=text, epilog=examples, rich_help_panel=panel)(
+        _command(function)
+    )
 
 
 for panel, functions in _PANELS.items():
-    _add_all(app, panel, functions)
-_add_all(_export, None, (export.site, export.parquet, export.faiss))
+    for function in functions:
+        _register(app, panel, function)
+for function in (export.site, export.parquet, export.faiss):
+    _register(_export, None, function)
 app.add_typer(_export, name="export", rich_help_panel="Files")
-_add_all(_datasets, None, (research.prepare,))
-_register(partial(_datasets.callback, invoke_without_command=True), research.datasets)
+_register(_datasets, None, research.prepare)
+_text, _examples = split_help(inspect.getdoc(research.datasets) or "")
+_datasets.callback(invoke_without_command=True, help=_text, epilog=_examples)(
+    _command(research.datasets)
+)
 app.add_typer(_datasets, name="datasets", rich_help_panel="Research")
 
 

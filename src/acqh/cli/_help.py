@@ -1,11 +1,8 @@
-"""Help and options of commands from docstrings, and words of a query that begin with a minus."""
+"""Help of commands, and words of a query that begin with a minus."""
 
-import inspect
 import re
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
-from typer import Argument, Option
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 # Names of values by the type that Typer shows.
@@ -13,8 +10,6 @@ _METAVARS = {"int": "N", "int range": "N", "float": "N", "float range": "N", "st
              "path": "PATH", "bool": "", "list[str]": "TEXT", "list[path]": "PATH"}  # fmt: skip
 # A word or a phrase to exclude, not an option such as -k or -k20.
 _EXCLUDED = re.compile(r"""-(?!.\d*$)[^\W\d_].+|-".+""", re.DOTALL)
-_PARAMETERS = "\n\nParameters\n----------\n"
-_RANGE = re.compile(r"([\de.-]*\d)\.\.(\d*)")
 
 
 class _PlainHelp:
@@ -72,43 +67,14 @@ class Group(_PlainHelp, TyperGroup):
     """A command with sub-commands."""
 
 
-def read_help(function: Callable[..., None]) -> tuple[str, str]:
-    """Return the help of a command and its last lines, from its docstring."""
-    text, *_ = (inspect.getdoc(function) or "").split(_PARAMETERS)
-    paragraphs = [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
+def split_help(docstring: str) -> tuple[str, str]:
+    r"""Return the help of a command and its last lines, from its docstring.
+
+    Examples
+    --------
+    >>> split_help("Show a thing.\n\nExample: acqh show a\n\nDocumentation: docs/show.md")
+    ('Show a thing.', 'Example: acqh show a\nDocumentation: docs/show.md')
+    """
+    paragraphs = [" ".join(text.split()) for text in docstring.split("\n\n")]
     last = [text for text in paragraphs if text.startswith(("Example: ", "Documentation: "))]
     return "\n\n".join(text for text in paragraphs if text not in last), "\n".join(last)
-
-
-def read_options(function: Callable[..., None]) -> dict[str, tuple[str, str]]:
-    """Return what a docstring has after the names of parameters, and their help.
-
-    After an argument, it is the name of the value. After an option, it is a panel and, where they
-    are not the usual ones, the name of the value, the flags, the range and the environment
-    variable: ``port : Network, N, --port -p, 0..65535, ACQH_PORT``.
-    """
-    listed = (inspect.getdoc(function) or "").partition(_PARAMETERS)[2]
-    entries = re.findall(r"^(\w+) : (.+)\n((?: .+\n?)+)", listed, re.MULTILINE)
-    return {name: (facts, " ".join(text.split())) for name, facts, text in entries}
-
-
-def make_parameter(parameter: inspect.Parameter, facts: str, text: str) -> inspect.Parameter:
-    """Return a parameter as an argument or an option, by its entry of `read_options`."""
-    panel, *others = facts.split(", ")
-    flags = [f"--{parameter.name.replace('_', '-')}"] if parameter.annotation is bool else []
-    settings: dict[str, Any] = {}
-    for fact in others:
-        if bounds := _RANGE.fullmatch(fact):
-            settings |= zip(("min", "max"), map(_as_number, bounds.groups()), strict=True)
-        elif fact.startswith("-"):
-            flags = fact.split()
-        else:
-            settings["envvar" if fact.startswith("ACQH_") else "metavar"] = fact
-    kind = Option(*flags, help=text, rich_help_panel=panel, **settings)
-    if panel.isupper():
-        kind = Argument(metavar=panel, help=text)
-    return parameter.replace(annotation=Annotated[parameter.annotation, kind])
-
-
-def _as_number(text: str) -> float | None:
-    return (int(text) if text.isdigit() else float(text)) if text else None

@@ -3,86 +3,113 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from typer import BadParameter
+from typer import Argument, BadParameter, Option
 
 from acqh._core.fields import FILE, IMAGE_FIELDS
+from acqh._core.languages import Language
 from acqh.cli._output import reporting
 from acqh.errors import AcqhError, CollectionError, InvalidInputError
 
 
-def shared() -> None:
-    """Arguments and options that commands share, by the names of their parameters.
+def option(text: str, panel: str | None, *names: str, **settings: Any) -> Any:
+    """Return an option with this help, in a panel of the help; `settings`: of `typer.Option`."""
+    return Option(*names, help=text, rich_help_panel=panel, **settings)
 
-    Every command takes the first three, except that serve and open print no result.
 
-    Parameters
-    ----------
-    as_json : Output, --json
-        Print the result as JSON.
-    verbose : Output, --verbose -v
-        Show details, a log and tracebacks.
-    quiet : Output, --quiet -q
-        Show results and errors only.
-    label_separator : Input, TEXT
-        Separator of labels in a table. Default: |.
-    max_megapixels : Input, N, 1e-6..
-        Skip images of more megapixels. Default: 64.
-    strict : Input
-        Stop at the first item that cannot be read.
-    language : Encoders, ACQH_LANGUAGE
-        Language of the texts (ISO 639-1). All but English need the extra languages.
-    n_components : Model, 1..
-        Dimensions of query vectors.
-    n_codebooks : Model, --bytes, 1..16
-        Bytes per item, from 1 to 16.
-    targets : Model, NAME=N,...
-        Weights of labels and views in training, such as labels=0.5,text=0.5. Default: labels if
-        there are any, otherwise all views; for a collection labels=0.42 and the rest for images and
-        texts.
-    seed : Model, 0..
-        Random seed.
-    path : COLLECTION
-        Collection made by acqh build or acqh sync.
-    data : DATA
-        File or folder of features (.npz, .npy, Zarr, .mat, Parquet, CSV).
-    chunk_size : Resources, 1..
-        Number of rows in memory at a time.
-    device : Resources, cpu|cuda
-        Run on this device (extra torch).
-    dask : Resources, ADDRESS
-        Run on a Dask cluster. 'local' starts one process per core.
-    overwrite : Output
-        Replace the output if it exists.
-    model : MODEL
-        Model made by acqh fit.
-    items_column : Input, NAME
-        Array or column with the items, if the file has several.
-    queries_column : Input, NAME
-        Array or column with the queries, if the file has several.
-    rerank : Input, FILE
-        Re-rank hits by the vectors of this .npy file, in the order of the items: the vectors
-        themselves, or those of acqh compress --keep.
-    plot : Output, FILE
-        Plot recall against bytes per item to a .svg, .png or .pdf file.
-    rerank_k : Resources, 1..
-        Number of hits to re-rank per query. Default: 200, or k if that is more.
-    data_dir : Input, DIR
-        Folder with the data files. Default: the environment variable ACQH_DATA.
-    where : Filters, FIELD=VALUE
-        Use only items with this value, such as label=dog, date=2021-07, kind=photo or tag=violin.
-        Also 'date>=2023-01-31', 'year>2005', kind!=photo, or tag~vio (contains). May be repeated:
-        all must hold.
-    source : SOURCE
-        Collection made by acqh build, or index made by acqh compress or acqh index.
-    codes : Contents
-        Write codes instead of vectors.
-    metadata : Contents, --metadata/--no-metadata
-        Also write texts, labels and fields.
-    query_encoder : Encoders, ACQH_QUERY_ENCODER
-        Encoder of query texts: that of the collection, or fast static embeddings.
-    """
+def flag(name: str, text: str, panel: str | None = None) -> Any:
+    """Return an option without a value."""
+    return option(text, panel, f"--{name}")
+
+
+CollectionArgument = Annotated[
+    Path, Argument(metavar="COLLECTION", help="Collection made by acqh build or acqh sync.")
+]
+ModelArgument = Annotated[Path, Argument(metavar="MODEL", help="Model made by acqh fit.")]
+OverwriteOption = Annotated[bool, flag("overwrite", "Replace the output if it exists.", "Output")]
+ComponentsOption = Annotated[int, option("Dimensions of query vectors.", "Model", min=1)]
+BytesOption = Annotated[
+    int, option("Bytes per item, from 1 to 16.", "Model", "--bytes", min=1, max=16)
+]
+ChunkSizeOption = Annotated[int, option("Number of rows in memory at a time.", "Resources", min=1)]
+DataDirOption = Annotated[
+    Path | None,
+    option(
+        "Folder with the data files. Default: the environment variable ACQH_DATA.",
+        "Input",
+        metavar="DIR",
+    ),
+]
+SeedOption = Annotated[int, option("Random seed.", "Model", min=0)]
+MegapixelsOption = Annotated[
+    float | None,
+    option(
+        "Skip images of more megapixels. Default: 64.",
+        "Input",
+        "--max-megapixels",
+        min=1e-6,
+        metavar="N",
+    ),
+]
+LabelSeparatorOption = Annotated[
+    str | None, option("Separator of labels in a table. Default: |.", "Input", metavar="TEXT")
+]
+ItemsColumnOption = Annotated[
+    str | None,
+    option("Array or column with the items, if the file has several.", "Input", metavar="NAME"),
+]
+QueriesColumnOption = Annotated[
+    str | None,
+    option("Array or column with the queries, if the file has several.", "Input", metavar="NAME"),
+]
+DaskOption = Annotated[
+    str | None,
+    option(
+        "Run on a Dask cluster. 'local' starts one process per core.",
+        "Resources",
+        metavar="ADDRESS",
+    ),
+]
+DeviceOption = Annotated[
+    str | None, option("Run on this device (extra torch).", "Resources", metavar="cpu|cuda")
+]
+TargetsOption = Annotated[
+    str | None,
+    option(
+        "Weights of labels and views in training, such as labels=0.5,text=0.5. "
+        "Default: labels if there are any, otherwise all views; for a collection labels=0.42 "
+        "and the rest for images and texts.",
+        "Model",
+        metavar="NAME=N,...",
+    ),
+]
+QueryEncoderOption = Annotated[
+    Literal["default", "fast"],
+    option(
+        "Encoder of query texts: that of the collection, or fast static embeddings.",
+        "Encoders",
+        envvar="ACQH_QUERY_ENCODER",
+    ),
+]
+LanguageOption = Annotated[
+    Language,
+    option(
+        "Language of the texts (ISO 639-1). All but English need the extra languages.",
+        "Encoders",
+        envvar="ACQH_LANGUAGE",
+    ),
+]
+WhereOption = Annotated[
+    list[str] | None,
+    option(
+        "Use only items with this value, such as label=dog, date=2021-07, kind=photo or "
+        "tag=violin. Also 'date>=2023-01-31', 'year>2005', kind!=photo, or tag~vio (contains). "
+        "May be repeated: all must hold.",
+        "Filters",
+        metavar="FIELD=VALUE",
+    ),
+]
 
 
 def as_pixels(megapixels: float | None) -> int | None:

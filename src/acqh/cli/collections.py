@@ -1,4 +1,4 @@
-"""Commands that build and change collections, and list encoders."""
+"""Commands that build and change collections."""
 
 import os
 import shlex
@@ -9,30 +9,37 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import datetime
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from typer import BadParameter, Exit
+from typer import Argument, BadParameter, Exit
 
-from acqh._core.languages import Language
 from acqh.cli._options import (
+    BytesOption,
+    CollectionArgument,
+    ComponentsOption,
+    LabelSeparatorOption,
+    LanguageOption,
+    MegapixelsOption,
+    SeedOption,
+    TargetsOption,
     as_pixels,
     find_id,
+    flag,
+    option,
     parse_targets,
 )
 from acqh.cli._output import (
     count,
     in_options,
     output,
-    print_done,
     print_result,
     print_rows,
     print_skipped,
-    print_table,
     printable,
     reporting,
 )
+from acqh.cli.encoders import fetch_model
 from acqh.errors import AcqhError, CollectionError, InvalidInputError
 
 # Seconds between two checks of a watched folder.
@@ -42,25 +49,81 @@ _TIMEOUT_SECONDS = 3_600.0
 # Options whose names differ from the settings in Python.
 _RENAMED = {"random_state": "--seed", "n_codebooks": "--bytes"}
 
+SourceArgument = Annotated[
+    Path,
+    Argument(
+        metavar="SOURCE",
+        help="Folder of images; or table (CSV, TSV, JSON lines, Parquet) with the columns image, "
+        "text, labels, id; WebDataset .tar; Hugging Face data set; or vectors in any format that "
+        "acqh compress reads.",
+    ),
+]
+ImageEncoderOption = Annotated[
+    str,
+    option(
+        "Image encoder: efficientnet, hog or a CLIP model. 'auto' takes the best installed one.",
+        "Encoders",
+        metavar="NAME",
+    ),
+]
+TextEncoderOption = Annotated[
+    str,
+    option(
+        "Text encoder: minilm, tfidf or a CLIP model. 'auto' takes the best installed one.",
+        "Encoders",
+        metavar="NAME",
+    ),
+]
+EncoderOption = Annotated[
+    str | None,
+    option(
+        "CLIP model for images and texts: a name that acqh encoders lists, OWNER/NAME on the "
+        "Hugging Face Hub, or a folder. Downloaded if needed.",
+        "Encoders",
+        metavar="NAME",
+    ),
+]
+ImageRootOption = Annotated[
+    Path | None,
+    option(
+        "Folder with the images of a table. Default: the folder of the table.",
+        "Input",
+        metavar="DIR",
+    ),
+]
+StrictOption = Annotated[
+    bool, flag("strict", "Stop at the first item that cannot be read.", "Input")
+]
+OcrOption = Annotated[
+    bool, flag("ocr", "Read the text in images that look like documents or screenshots.", "Input")
+]
+OcrAllOption = Annotated[
+    bool, flag("ocr-all", "Read the text in all images: 1 to 10 s of processor time each.", "Input")
+]
+
 
 def build(
-    source: Path,
-    image_root: Path | None = None,
-    label_separator: str | None = None,
-    max_megapixels: float | None = None,
-    strict: bool = False,
-    ocr: bool = False,
-    ocr_all: bool = False,
-    image_encoder: str = "auto",
-    text_encoder: str = "auto",
-    encoder: str | None = None,
-    language: Language = "auto",
-    n_components: int = 128,
-    n_codebooks: int = 8,
-    targets: str | None = None,
-    seed: int = 0,
-    out: Path | None = None,
-    overwrite: bool = False,
+    source: SourceArgument,
+    image_root: ImageRootOption = None,
+    label_separator: LabelSeparatorOption = None,
+    max_megapixels: MegapixelsOption = None,
+    strict: StrictOption = False,
+    ocr: OcrOption = False,
+    ocr_all: OcrAllOption = False,
+    image_encoder: ImageEncoderOption = "auto",
+    text_encoder: TextEncoderOption = "auto",
+    encoder: EncoderOption = None,
+    language: LanguageOption = "auto",
+    n_components: ComponentsOption = 128,
+    n_codebooks: BytesOption = 8,
+    targets: TargetsOption = None,
+    seed: SeedOption = 0,
+    out: Annotated[
+        Path | None, option("Collection to create. Default: SOURCE.acqh.", "Output", metavar="PATH")
+    ] = None,
+    overwrite: Annotated[
+        bool, flag("overwrite", "Replace the collection if it exists.", "Output")
+    ] = False,
 ) -> None:
     """Index a folder of images, or a table of images and texts.
 
@@ -69,30 +132,6 @@ def build(
     Example: acqh build photos
 
     Documentation: docs/how-to/photos.md
-
-    Parameters
-    ----------
-    source : SOURCE
-        Folder of images; or table (CSV, TSV, JSON lines, Parquet) with the columns image, text,
-        labels, id; WebDataset .tar; Hugging Face data set; or vectors in any format that acqh
-        compress reads.
-    image_root : Input, DIR
-        Folder with the images of a table. Default: the folder of the table.
-    ocr : Input
-        Read the text in images that look like documents or screenshots.
-    ocr_all : Input
-        Read the text in all images: 1 to 10 s of processor time each.
-    image_encoder : Encoders, NAME
-        Image encoder: efficientnet, hog or a CLIP model. 'auto' takes the best installed one.
-    text_encoder : Encoders, NAME
-        Text encoder: minilm, tfidf or a CLIP model. 'auto' takes the best installed one.
-    encoder : Encoders, NAME
-        CLIP model for images and texts: a name that acqh encoders lists, OWNER/NAME on the Hugging
-        Face Hub, or a folder. Downloaded if needed.
-    out : Output, PATH
-        Collection to create. Default: SOURCE.acqh.
-    overwrite : Output
-        Replace the collection if it exists.
     """
     from acqh.collection import Collection
     from acqh.collection.build.sources import kind_of
@@ -190,10 +229,17 @@ def _quoted(path: Path) -> str:
 
 
 def open_folder(
-    source: Path,
-    port: int = 0,
-    watch: bool = False,
-    max_megapixels: float | None = None,
+    source: Annotated[
+        Path, Argument(metavar="FOLDER", help="Folder of images, table, or collection.")
+    ],
+    port: Annotated[
+        int,
+        option("Port to listen on; 0 takes a free one.", "Network", min=0, max=65535, metavar="N"),
+    ] = 0,
+    watch: Annotated[
+        bool, flag("watch", "Keep the collection in sync while the folder changes.", "Input")
+    ] = False,
+    max_megapixels: MegapixelsOption = None,
 ) -> None:
     """Search a folder of photos in the browser.
 
@@ -203,15 +249,6 @@ def open_folder(
     Example: acqh open photos --watch
 
     Documentation: docs/tutorials/search.md
-
-    Parameters
-    ----------
-    source : FOLDER
-        Folder of images, table, or collection.
-    port : Network, N, 0..65535
-        Port to listen on; 0 takes a free one.
-    watch : Input
-        Keep the collection in sync while the folder changes.
     """
     from acqh.cli.search import serve
     from acqh.collection.build.sources import kind_of
@@ -282,16 +319,30 @@ def _changes(report: Any) -> str:
 
 
 def add(
-    path: Path,
-    table: Path | None = None,
-    image: Path | None = None,
-    text: str = "",
-    label: list[str] | None = None,
-    identifier: str | None = None,
-    label_separator: str | None = None,
-    max_megapixels: float | None = None,
-    overwrite: bool = False,
-    strict: bool = False,
+    path: CollectionArgument,
+    table: Annotated[
+        Path | None, Argument(metavar="TABLE", help="Table as for acqh build, or use options.")
+    ] = None,
+    image: Annotated[Path | None, option("Image of one item.", "One item", metavar="FILE")] = None,
+    text: Annotated[str, option("Text of the item.", "One item")] = "",
+    label: Annotated[
+        list[str] | None, option("Label of the item; may be repeated.", "One item", metavar="NAME")
+    ] = None,
+    identifier: Annotated[
+        str | None,
+        option(
+            "Id of the item. Default: the path of its image, or a digest.",
+            "One item",
+            "--id",
+            metavar="ID",
+        ),
+    ] = None,
+    label_separator: LabelSeparatorOption = None,
+    max_megapixels: MegapixelsOption = None,
+    overwrite: Annotated[
+        bool, flag("overwrite", "Replace items that have the same ids.", "Output")
+    ] = False,
+    strict: StrictOption = False,
 ) -> None:
     """Add the items of a table, or one item.
 
@@ -300,21 +351,6 @@ def add(
     Example: acqh add photos.acqh --image rose.jpg --text "a red rose"
 
     Documentation: docs/how-to/sync.md
-
-    Parameters
-    ----------
-    table : TABLE
-        Table as for acqh build, or use options.
-    image : One item, FILE
-        Image of one item.
-    text : One item
-        Text of the item.
-    label : One item, NAME
-        Label of the item; may be repeated.
-    identifier : One item, --id, ID
-        Id of the item. Default: the path of its image, or a digest.
-    overwrite : Output
-        Replace items that have the same ids.
     """
     from acqh.collection import Collection, Item
     from acqh.collection.build.sources import open_source
@@ -338,10 +374,17 @@ def add(
 
 
 def annotate(
-    path: Path,
-    table: Path,
-    label_separator: str | None = None,
-    clear: bool = False,
+    path: CollectionArgument,
+    table: Annotated[
+        Path,
+        Argument(
+            metavar="TABLE", help="Table with the column id or file, and text, labels or others."
+        ),
+    ],
+    label_separator: LabelSeparatorOption = None,
+    clear: Annotated[
+        bool, flag("clear", "Let empty cells delete the text, labels or field.", "Input")
+    ] = False,
 ) -> None:
     """Update captions, labels and other fields from a table.
 
@@ -350,13 +393,6 @@ def annotate(
     Example: acqh annotate photos.acqh captions.csv
 
     Documentation: docs/how-to/sync.md
-
-    Parameters
-    ----------
-    table : TABLE
-        Table with the column id or file, and text, labels or others.
-    clear : Input
-        Let empty cells delete the text, labels or field.
     """
     from acqh.collection import Collection
 
@@ -374,8 +410,8 @@ def _print_changed(report: Any, n_items: int, text: str) -> None:
 
 
 def remove(
-    path: Path,
-    items: list[str],
+    path: CollectionArgument,
+    items: Annotated[list[str], Argument(metavar="ID", help="Ids of items, or their image files.")],
 ) -> None:
     """Remove items by id or file.
 
@@ -384,11 +420,6 @@ def remove(
     Example: acqh remove photos.acqh roses/1.jpg
 
     Documentation: docs/how-to/sync.md
-
-    Parameters
-    ----------
-    items : ID
-        Ids of items, or their image files.
     """
     from acqh.collection import Collection
 
@@ -400,12 +431,28 @@ def remove(
 
 
 def sync(
-    path: Path,
-    folder: Path | None = None,
-    delete: bool = False,
-    dry_run: bool = False,
-    forget: bool = False,
-    max_megapixels: float | None = None,
+    path: CollectionArgument,
+    folder: Annotated[
+        Path | None,
+        Argument(
+            metavar="FOLDER",
+            help="Folder of images. Default: all folders that the collection tracks.",
+        ),
+    ] = None,
+    delete: Annotated[
+        bool,
+        flag("delete", "Remove the items of missing photos, even if they are many.", "Changes"),
+    ] = False,
+    dry_run: Annotated[
+        bool, flag("dry-run", "Print what would change, and change nothing.", "Changes")
+    ] = False,
+    forget: Annotated[
+        bool,
+        flag(
+            "forget", "Also discard the remembered captions and labels of removed items.", "Changes"
+        ),
+    ] = False,
+    max_megapixels: MegapixelsOption = None,
 ) -> None:
     """Update a collection from a folder of images.
 
@@ -415,17 +462,6 @@ def sync(
     Example: acqh sync photos.acqh
 
     Documentation: docs/how-to/sync.md
-
-    Parameters
-    ----------
-    folder : FOLDER
-        Folder of images. Default: all folders that the collection tracks.
-    delete : Changes
-        Remove the items of missing photos, even if they are many.
-    dry_run : Changes
-        Print what would change, and change nothing.
-    forget : Changes
-        Also discard the remembered captions and labels of removed items.
     """
     from acqh.collection import Collection, SyncReport
     from acqh.collection.build.folder import folder_items
@@ -499,7 +535,7 @@ def _advise_retraining(path: Path, drift: Any) -> None:
         output.note(str(drift))
 
 
-def retrain(path: Path) -> None:
+def retrain(path: CollectionArgument) -> None:
     """Retrain a collection on all its items.
 
     Do so after many additions; acqh sync and acqh info recommend it. The collection can be
@@ -517,7 +553,7 @@ def retrain(path: Path) -> None:
         _print_built(path, collection, "Retrained", "item")
 
 
-def info(path: Path) -> None:
+def info(path: CollectionArgument) -> None:
     """Show the items, folders, encoders and dates of a collection.
 
     Example: acqh info photos.acqh
@@ -558,8 +594,15 @@ def info(path: Path) -> None:
 
 
 def duplicates(
-    path: Path,
-    list_removable: bool = False,
+    path: CollectionArgument,
+    list_removable: Annotated[
+        bool,
+        flag(
+            "list-removable",
+            "Compare the original files, and print those that the best of each group can replace.",
+            "Output",
+        ),
+    ] = False,
 ) -> None:
     """Find duplicate and near-duplicate images.
 
@@ -568,11 +611,6 @@ def duplicates(
     Example: acqh duplicates photos.acqh
 
     Documentation: docs/how-to/duplicates.md
-
-    Parameters
-    ----------
-    list_removable : Output
-        Compare the original files, and print those that the best of each group can replace.
     """
     from acqh.cli.search import file_of
     from acqh.collection import Collection
@@ -602,21 +640,18 @@ def duplicates(
 
 
 def verify(
-    path: Path,
-    clean: bool = False,
+    path: Annotated[
+        Path, Argument(metavar="PATH", help="Collection, index, codes or model made by acqh.")
+    ],
+    clean: Annotated[
+        bool, flag("clean", "Also remove files that interrupted builds left.", "Changes")
+    ] = False,
 ) -> None:
     """Check every byte of a collection, an index, codes or a model.
 
     Example: acqh verify photos.acqh
 
     Documentation: docs/reference/file-format.md
-
-    Parameters
-    ----------
-    path : PATH
-        Collection, index, codes or model made by acqh.
-    clean : Changes
-        Also remove files that interrupted builds left.
     """
     if clean:
         from acqh.collection.disk.generations import remove_unused
@@ -669,60 +704,3 @@ def _as_options(settings: Mapping[str, Any]) -> Iterator[str]:
             yield "--ocr-all" if value == "all" else "--ocr"
         elif value is not None and value is not False:
             yield f"{option} {shlex.quote(str(value))}"
-
-
-def encoders(download: str | None = None) -> None:
-    """List the encoders that are installed, cached and known by name.
-
-    The names are for --encoder, --image-encoder and --text-encoder of acqh build.
-
-    Example: acqh encoders
-
-    Example: acqh encoders --download siglip
-
-    Documentation: docs/how-to/encoders.md
-
-    Parameters
-    ----------
-    download : Input, NAME
-        Download a CLIP model, such as siglip or OWNER/NAME@REVISION, and exit.
-    """
-    if download is not None:
-        model = fetch_model(download)
-        facts = {"source": model.source, "folder": str(model.folder)}
-        print_done(facts, f"The model {model.source} is in {model.folder}")
-        return
-    from acqh.encoders import list_encoders
-
-    infos = list_encoders()
-    print_result([asdict(info) for info in infos], partial(_print_encoders, infos))
-
-
-def fetch_model(name: str) -> Any:
-    """Download a CLIP model unless it is on this machine; return its files.
-
-    The hub's package shows progress bars of its own, which would not mix with those of a build.
-    """
-    from acqh.encoders.models import find_model
-
-    if output.quiet:
-        os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"  # read when the package is imported
-    return find_model(name)
-
-
-def _print_encoders(infos: list[Any]) -> None:
-    views = {"image": "images", "text": "texts", "both": "both"}
-    rows = [
-        [
-            info.name,
-            views[info.views],
-            info.status,
-            "-" if info.megabytes is None else f"{info.megabytes:,.0f} MB",
-            info.languages or "-",
-            info.licence or "-",
-        ]
-        for info in infos
-    ]
-    columns = ["name", "encodes", "status", "size", "languages", "licence"]
-    print_table("Encoders", columns, rows)
-    output.note("Next: acqh build FOLDER --encoder NAME")

@@ -9,10 +9,11 @@ from dataclasses import asdict
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from acqh import __version__
 from acqh._core.runtime import Progress
+from acqh.cli._options import flag, option
 from acqh.cli._output import Reporter, output, print_result, print_rows, print_table, reporting
 from acqh.cli.search import serve as serve_collection
 from acqh.errors import AcqhError
@@ -22,12 +23,34 @@ EXAMPLES = ["sad cat", "red flower", "happy birthday", "fast car", "morning coff
 
 
 def demo(
-    evaluate: bool = False,
-    serve: bool | None = None,
-    open_browser: bool = True,
-    port: int = 0,
-    cache_dir: Path | None = None,
-    seed: int = 0,
+    evaluate: Annotated[
+        bool,
+        flag("evaluate", "Also measure the search with and without labels, as a table.", "Output"),
+    ] = False,
+    serve: Annotated[
+        bool | None,
+        option(
+            "Start the web interface, until Ctrl-C. Default: on a terminal, unless the "
+            "environment variable CI is set or --json is passed.",
+            "Network",
+            "--serve/--no-serve",
+        ),
+    ] = None,
+    open_browser: Annotated[
+        bool, option("Open the browser.", "Network", "--open/--no-open", "-o")
+    ] = True,
+    port: Annotated[
+        int, option("Port to listen on; 0 takes a free one.", "Network", min=0, max=65535)
+    ] = 0,
+    cache_dir: Annotated[
+        Path | None,
+        option(
+            "Folder that keeps the collection. Default: the cache of the user.",
+            "Output",
+            metavar="DIR",
+        ),
+    ] = None,
+    seed: Annotated[int, option("Random seed of the evaluation.", "Output", min=0)] = 0,
 ) -> None:
     """Search 1,906 emoji by text in the browser.
 
@@ -36,22 +59,6 @@ def demo(
     Example: acqh demo
 
     Documentation: docs/tutorials/search.md
-
-    Parameters
-    ----------
-    evaluate : Output
-        Also measure the search with and without labels, as a table.
-    serve : Network, --serve/--no-serve
-        Start the web interface, until Ctrl-C. Default: on a terminal, unless the environment
-        variable CI is set or --json is passed.
-    open_browser : Network, --open/--no-open -o
-        Open the browser.
-    port : Network, 0..65535
-        Port to listen on; 0 takes a free one.
-    cache_dir : Output, DIR
-        Folder that keeps the collection. Default: the cache of the user.
-    seed : Output, 0..
-        Random seed of the evaluation.
     """
     with reporting() as progress:
         collection = emoji_collection(cache_dir or cache_folder(), progress)

@@ -4,23 +4,82 @@ import shlex
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from typer import Argument
 
 from acqh.cli._options import (
+    CollectionArgument,
+    OverwriteOption,
+    WhereOption,
+    flag,
+    option,
     parse_list,
 )
 from acqh.cli._output import count, print_done, print_result, reporting
 
+SourceArgument = Annotated[
+    Path,
+    Argument(
+        metavar="SOURCE",
+        help="Collection made by acqh build, or index made by acqh compress or acqh index.",
+    ),
+]
+FileOption = Annotated[Path, option("File to write.", "Output", metavar="FILE")]
+CodesOption = Annotated[bool, flag("codes", "Write codes instead of vectors.", "Contents")]
+MetadataOption = Annotated[
+    bool, option("Also write texts, labels and fields.", "Contents", "--metadata/--no-metadata")
+]
+
 
 def site(
-    source: Path,
-    out: Path | None = None,
-    captions: bool = True,
-    fields: str | None = None,
-    thumbnails: Literal["none", "48", "64", "96", "128", "160", "320"] = "128",
-    index_all_fields: bool = False,
-    where: list[str] | None = None,
-    base_url: str | None = None,
+    source: CollectionArgument,
+    out: Annotated[
+        Path | None,
+        option(
+            "Folder to write. A site in it is updated. Default: the name of COLLECTION with -site.",
+            "Output",
+            metavar="DIR",
+        ),
+    ] = None,
+    captions: Annotated[
+        bool, option("Publish texts.", "Contents", "--captions/--no-captions")
+    ] = True,
+    fields: Annotated[
+        str,
+        option(
+            "Fields to publish, such as date,author. Default: none.",
+            "Contents",
+            metavar="NAME,...",
+            show_default=False,
+        ),
+    ] = "",
+    thumbnails: Annotated[
+        Literal["none", "48", "64", "96", "128", "160", "320"],
+        option(
+            "Longest side of thumbnails in pixels: none, 48, 64, 96, 128, 160 or 320. Above "
+            "128 they are made from the original files.",
+            "Contents",
+            metavar="N",
+        ),
+    ] = "128",
+    index_all_fields: Annotated[
+        bool,
+        flag(
+            "index-all-fields",
+            "Also publish the words of file names, folders and all fields, so that they are found.",
+            "Contents",
+        ),
+    ] = False,
+    where: WhereOption = None,
+    base_url: Annotated[
+        str | None,
+        option(
+            "Address of the folder with the original images, to link to them.",
+            "Contents",
+            metavar="URL",
+        ),
+    ] = None,
 ) -> None:
     """Write a search site: a folder of files for any web host.
 
@@ -30,24 +89,6 @@ def site(
     Example: acqh export site photos.acqh --fields date
 
     Documentation: docs/how-to/site.md
-
-    Parameters
-    ----------
-    out : Output, DIR
-        Folder to write. A site in it is updated. Default: the name of COLLECTION with -site.
-    captions : Contents, --captions/--no-captions
-        Publish texts.
-    fields : Contents, NAME,...
-        Fields to publish, such as date,author. Default: none.
-    thumbnails : Contents, N
-        Longest side of thumbnails in pixels: none, 48, 64, 96, 128, 160 or 320. Above 128 they are
-        made from the original files.
-    index_all_fields : Contents
-        Also publish the words of file names, folders and all fields, so that they are found.
-    base_url : Contents, URL
-        Address of the folder with the original images, to link to them.
-    source : COLLECTION
-        Collection made by acqh build or acqh sync.
     """
     from acqh.collection import Collection
     from acqh.export import site as write_site
@@ -57,7 +98,7 @@ def site(
     options: dict[str, Any] = {"captions": captions, "thumbnails": side, "base_url": base_url}
     with reporting() as progress, Collection.open(source) as collection:
         options |= {
-            "fields": parse_list(fields or ""),
+            "fields": parse_list(fields),
             "where": where,
             "index_all_fields": index_all_fields,
         }
@@ -90,11 +131,11 @@ def site(
 
 
 def parquet(
-    source: Path,
-    out: Path,
-    codes: bool = False,
-    metadata: bool = True,
-    overwrite: bool = False,
+    source: SourceArgument,
+    out: FileOption,
+    codes: CodesOption = False,
+    metadata: MetadataOption = True,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Write vectors or codes as a Parquet table.
 
@@ -103,11 +144,6 @@ def parquet(
     Example: acqh export parquet photos.acqh --out photos.parquet
 
     Documentation: docs/how-to/export.md
-
-    Parameters
-    ----------
-    out : Output, FILE
-        File to write.
     """
     from acqh.export import export_parquet
 
@@ -115,11 +151,11 @@ def parquet(
 
 
 def faiss(
-    source: Path,
-    out: Path,
-    codes: bool = False,
-    metadata: bool = True,
-    overwrite: bool = False,
+    source: SourceArgument,
+    out: FileOption,
+    codes: CodesOption = False,
+    metadata: MetadataOption = True,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Write vectors or codes as a Faiss index.
 
@@ -128,11 +164,6 @@ def faiss(
     Example: acqh export faiss photos.acqh --out photos.faiss
 
     Documentation: docs/how-to/export.md
-
-    Parameters
-    ----------
-    out : Output, FILE
-        File to write.
     """
     from acqh.export import export_faiss
 

@@ -7,12 +7,25 @@ from io import BytesIO, StringIO
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from typer import BadParameter
+from typer import Argument, BadParameter
 
 from acqh.cli._options import (
+    BytesOption,
+    ChunkSizeOption,
+    ComponentsOption,
+    DaskOption,
+    DeviceOption,
+    ItemsColumnOption,
+    ModelArgument,
+    OverwriteOption,
+    QueriesColumnOption,
+    SeedOption,
+    TargetsOption,
     check_kind,
+    flag,
+    option,
     parse_targets,
     working,
 )
@@ -28,32 +41,62 @@ from acqh.cli._output import (
 )
 from acqh.errors import InvalidInputError
 
+PlotOption = Annotated[
+    Path | None,
+    option(
+        "Plot recall against bytes per item to a .svg, .png or .pdf file.", "Output", metavar="FILE"
+    ),
+]
+RerankOption = Annotated[
+    Path | None,
+    option(
+        "Re-rank hits by the vectors of this .npy file, in the order of the items: the "
+        "vectors themselves, or those of acqh compress --keep.",
+        "Input",
+        metavar="FILE",
+    ),
+]
+RerankKOption = Annotated[
+    int | None,
+    option(
+        "Number of hits to re-rank per query. Default: 200, or k if that is more.",
+        "Resources",
+        min=1,
+    ),
+]
+DataArgument = Annotated[
+    str,
+    Argument(
+        metavar="DATA", help="File or folder of features (.npz, .npy, Zarr, .mat, Parquet, CSV)."
+    ),
+]
+IndexesArgument = Annotated[
+    list[Path], Argument(metavar="INDEX", help="Indexes made by acqh compress or acqh index.")
+]
+SimilarityOption = Annotated[
+    Literal["shared", "dot", "cosine", "jaccard"],
+    option("Similarity of items by their labels.", "Model"),
+]
+
 
 def fit(
-    data: str,
-    out: Path,
-    n_components: int = 32,
-    n_codebooks: int = 4,
-    similarity: Literal["shared", "dot", "cosine", "jaccard"] = "shared",
-    targets: str | None = None,
-    seed: int = 0,
-    chunk_size: int = 65_536,
-    device: str | None = None,
-    dask: str | None = None,
-    overwrite: bool = False,
+    data: DataArgument,
+    out: Annotated[Path, option("Model to write.", "Output", metavar="DIR")],
+    n_components: ComponentsOption = 32,
+    n_codebooks: BytesOption = 4,
+    similarity: SimilarityOption = "shared",
+    targets: TargetsOption = None,
+    seed: SeedOption = 0,
+    chunk_size: ChunkSizeOption = 65_536,
+    device: DeviceOption = None,
+    dask: DaskOption = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Fit an ACQH model on features, with or without labels.
 
     Example: acqh fit items.npz --out model
 
     Documentation: docs/how-to/large-data.md
-
-    Parameters
-    ----------
-    out : Output, DIR
-        Model to write.
-    similarity : Model
-        Similarity of items by their labels.
     """
     from acqh.methods.acqh import ACQH
     from acqh.scale import fit as fit_source
@@ -82,27 +125,29 @@ def fit(
 
 
 def encode(
-    model: Path,
-    data: str,
-    out: Path,
-    by_labels: bool = False,
-    chunk_size: int = 65_536,
-    device: str | None = None,
-    dask: str | None = None,
-    overwrite: bool = False,
+    model: ModelArgument,
+    data: DataArgument,
+    out: Annotated[
+        Path,
+        option(
+            "File .npy to write, or folder. An interrupted run into a folder continues.",
+            "Output",
+            metavar="PATH",
+        ),
+    ],
+    by_labels: Annotated[
+        bool, flag("by-labels", "Encode items that have labels from their labels.", "Model")
+    ] = False,
+    chunk_size: ChunkSizeOption = 65_536,
+    device: DeviceOption = None,
+    dask: DaskOption = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Encode items with a model, from their views or labels.
 
     Example: acqh encode model items.npz --out codes.npy
 
     Documentation: docs/how-to/large-data.md
-
-    Parameters
-    ----------
-    out : Output, PATH
-        File .npy to write, or folder. An interrupted run into a folder continues.
-    by_labels : Model
-        Encode items that have labels from their labels.
     """
     import numpy as np
 
@@ -136,12 +181,14 @@ def encode(
 
 
 def index(
-    model: Path,
-    codes: list[Path],
-    out: Path,
-    shards: int | None = None,
-    dask: str | None = None,
-    overwrite: bool = False,
+    model: ModelArgument,
+    codes: Annotated[list[Path], Argument(metavar="CODES", help="Codes made by acqh encode.")],
+    out: Annotated[Path, option("Index to write.", "Output", metavar="DIR")],
+    shards: Annotated[
+        int | None, option("Number of shards, which are searched as one index.", "Resources", min=1)
+    ] = None,
+    dask: DaskOption = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Build an index from codes.
 
@@ -150,15 +197,6 @@ def index(
     Example: acqh index model codes.npy --out items.acqh
 
     Documentation: docs/how-to/large-data.md
-
-    Parameters
-    ----------
-    codes : CODES
-        Codes made by acqh encode.
-    out : Output, DIR
-        Index to write.
-    shards : Resources, 1..
-        Number of shards, which are searched as one index.
     """
     from acqh.methods import load_method
     from acqh.scale import build_index, build_shards
@@ -209,24 +247,62 @@ def _read_codes(model: Any, paths: list[Path]) -> Iterator[tuple[Any, Any]]:
 
 
 def compress(
-    items: str,
-    queries: str | None = None,
-    items_column: str | None = None,
-    queries_column: str | None = None,
-    n_bytes: int = 8,
-    metric: Literal["ip", "cosine", "l2"] = "ip",
-    append: Path | None = None,
-    keep: Literal["float16", "int8"] | None = None,
-    rerank: Path | None = None,
-    sweep: str | None = None,
-    train_size: int = 65_536,
-    seed: int = 0,
-    chunk_size: int = 16_384,
-    device: str | None = None,
-    dask: str | None = None,
-    out: Path | None = None,
-    plot: Path | None = None,
-    overwrite: bool = False,
+    items: Annotated[
+        str,
+        Argument(
+            metavar="ITEMS",
+            help="File or folder of vectors (.npy, .npz, Parquet, Arrow, HDF5, .fvecs, .fbin, "
+            "CSV, JSON lines, Faiss, clip-retrieval, Hugging Face, WebDataset, rclip, immich).",
+        ),
+    ],
+    queries: Annotated[
+        str | None,
+        option("Sample of query vectors, to optimize the codes for.", "Input", metavar="FILE"),
+    ] = None,
+    items_column: ItemsColumnOption = None,
+    queries_column: QueriesColumnOption = None,
+    n_bytes: Annotated[
+        int, option("Bytes per item, from 1 to 64.", "Model", "--bytes", min=1, max=64)
+    ] = 8,
+    metric: Annotated[
+        Literal["ip", "cosine", "l2"],
+        option("Inner product, cosine similarity or Euclidean distance.", "Model"),
+    ] = "ip",
+    append: Annotated[
+        Path | None,
+        option(
+            "Add the vectors to this index, with its codebooks, instead of writing a new one.",
+            "Output",
+            metavar="INDEX",
+        ),
+    ] = None,
+    keep: Annotated[
+        Literal["float16", "int8"] | None,
+        option(
+            "Also write the vectors in 2 bytes or 1 byte per dimension, to re-rank by, as "
+            "DIR.float16.npy or DIR.int8.npy without the suffix of DIR.",
+            "Output",
+        ),
+    ] = None,
+    rerank: RerankOption = None,
+    sweep: Annotated[
+        str | None,
+        option(
+            "Measure several numbers of bytes per item, such as 2,4,8, and write no index.",
+            "Model",
+            metavar="N,N,...",
+        ),
+    ] = None,
+    train_size: Annotated[
+        int, option("Largest number of items to train on.", "Model", min=1)
+    ] = 65_536,
+    seed: SeedOption = 0,
+    chunk_size: ChunkSizeOption = 16_384,
+    device: DeviceOption = None,
+    dask: DaskOption = None,
+    out: Annotated[Path | None, option("Index to write.", "Output", metavar="DIR")] = None,
+    plot: PlotOption = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Compress vectors to a few bytes each, and measure recall.
 
@@ -242,29 +318,6 @@ def compress(
     Example: acqh compress more.npy --append images.acqh
 
     Documentation: docs/how-to/compress.md
-
-    Parameters
-    ----------
-    items : ITEMS
-        File or folder of vectors (.npy, .npz, Parquet, Arrow, HDF5, .fvecs, .fbin, CSV, JSON lines,
-        Faiss, clip-retrieval, Hugging Face, WebDataset, rclip, immich).
-    queries : Input, FILE
-        Sample of query vectors, to optimize the codes for.
-    n_bytes : Model, --bytes, 1..64
-        Bytes per item, from 1 to 64.
-    metric : Model
-        Inner product, cosine similarity or Euclidean distance.
-    append : Output, INDEX
-        Add the vectors to this index, with its codebooks, instead of writing a new one.
-    keep : Output
-        Also write the vectors in 2 bytes or 1 byte per dimension, to re-rank by, as DIR.float16.npy
-        or DIR.int8.npy without the suffix of DIR.
-    sweep : Model, N,N,...
-        Measure several numbers of bytes per item, such as 2,4,8, and write no index.
-    train_size : Model, 1..
-        Largest number of items to train on.
-    out : Output, DIR
-        Index to write.
     """
     from acqh.scale import compress as compress_items
     from acqh.scale import keep_vectors
@@ -388,18 +441,25 @@ def _draw(file: Path | None, overwrite: bool, points: dict[str, list[tuple[float
 
 
 def recall(
-    indexes: list[Path],
-    items: str,
-    queries: str,
-    items_column: str | None = None,
-    queries_column: str | None = None,
-    at: str = "1,10,100",
-    metric: Literal["ip", "cosine", "l2"] | None = None,
-    rerank: Path | None = None,
-    rerank_k: int | None = None,
-    chunk_size: int = 16_384,
-    plot: Path | None = None,
-    overwrite: bool = False,
+    indexes: Annotated[
+        list[Path], Argument(metavar="INDEX", help="Indexes of acqh or Faiss, or tables of ids.")
+    ],
+    items: Annotated[str, option("Vectors that were indexed.", "Input", metavar="FILE")],
+    queries: Annotated[str, option("Query vectors.", "Input", metavar="FILE")],
+    items_column: ItemsColumnOption = None,
+    queries_column: QueriesColumnOption = None,
+    at: Annotated[
+        str, option("Numbers of hits to measure.", "Measure", metavar="N,...")
+    ] = "1,10,100",
+    metric: Annotated[
+        Literal["ip", "cosine", "l2"] | None,
+        option("Metric of the exact search. Default: that of the indexes, or ip.", "Measure"),
+    ] = None,
+    rerank: RerankOption = None,
+    rerank_k: RerankKOption = None,
+    chunk_size: ChunkSizeOption = 16_384,
+    plot: PlotOption = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Measure the recall of indexes against exact search.
 
@@ -408,19 +468,6 @@ def recall(
     Example: acqh recall a.acqh --items i.npy --queries q.npy --rerank i.npy
 
     Documentation: docs/how-to/compress.md
-
-    Parameters
-    ----------
-    indexes : INDEX
-        Indexes of acqh or Faiss, or tables of ids.
-    items : Input, FILE
-        Vectors that were indexed.
-    queries : Input, FILE
-        Query vectors.
-    at : Measure, N,...
-        Numbers of hits to measure.
-    metric : Measure
-        Metric of the exact search. Default: that of the indexes, or ip.
     """
     from acqh.scale import recall_of_files
 
@@ -480,17 +527,32 @@ def _print_compressed(report: Any, out: Path, vectors_path: Path | None) -> None
 
 
 def query(
-    indexes: list[Path],
-    queries: str,
-    model: Path | None = None,
-    modality: str | None = None,
-    k: int = 10,
-    rerank: Path | None = None,
-    rerank_k: int | None = None,
-    out: Path | None = None,
-    overwrite: bool = False,
-    chunk_size: int = 8_192,
-    dask: str | None = None,
+    indexes: IndexesArgument,
+    queries: Annotated[str, Argument(metavar="QUERIES", help="File or folder of query vectors.")],
+    model: Annotated[
+        Path | None,
+        option("Model made by acqh fit, if the queries are features.", "Input", metavar="DIR"),
+    ] = None,
+    modality: Annotated[
+        str | None,
+        option(
+            "Modality of the queries, such as image or text; or their array in the file.",
+            "Input",
+            metavar="NAME",
+        ),
+    ] = None,
+    k: Annotated[int, option("Number of hits per query.", "Output", "-k", min=1)] = 10,
+    rerank: RerankOption = None,
+    rerank_k: RerankKOption = None,
+    out: Annotated[
+        Path | None,
+        option("File .csv or .parquet to write. Default: print CSV.", "Output", metavar="FILE"),
+    ] = None,
+    overwrite: OverwriteOption = False,
+    chunk_size: Annotated[
+        int, option("Number of queries in memory at a time.", "Resources", min=1)
+    ] = 8_192,
+    dask: DaskOption = None,
 ) -> None:
     """Search an index with all vectors of a file.
 
@@ -499,23 +561,6 @@ def query(
     Example: acqh query images.acqh texts.npy -k 10 --out hits.csv
 
     Documentation: docs/how-to/search-an-index.md
-
-    Parameters
-    ----------
-    indexes : INDEX
-        Indexes made by acqh compress or acqh index.
-    queries : QUERIES
-        File or folder of query vectors.
-    model : Input, DIR
-        Model made by acqh fit, if the queries are features.
-    modality : Input, NAME
-        Modality of the queries, such as image or text; or their array in the file.
-    k : Output, -k, 1..
-        Number of hits per query.
-    out : Output, FILE
-        File .csv or .parquet to write. Default: print CSV.
-    chunk_size : Resources, 1..
-        Number of queries in memory at a time.
     """
     from acqh.methods import load_method
     from acqh.scale import search_table

@@ -4,33 +4,91 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from typer import BadParameter, Context, Exit
+from typer import Argument, BadParameter, Context, Exit
 
-from acqh.cli._options import parse_list
+from acqh.cli._options import DataDirOption, flag, option, parse_list
 from acqh.cli._output import count, print_result, print_table, reporting
 from acqh.errors import InvalidInputError
 
+DataArgument = Annotated[
+    list[str] | None,
+    Argument(metavar="DATA", help="Names of data sets, or files. Default: all that are found."),
+]
+OutOption = Annotated[
+    Path,
+    option("Folder for the results. An interrupted run in it continues.", "Output", metavar="DIR"),
+]
+MethodsOption = Annotated[
+    str,
+    option(
+        "Methods, such as acqh,dch. 'NAME rbf' or 'NAME kernel' adds kernel features.",
+        "Methods",
+        metavar="NAME,...",
+    ),
+]
 # The trivial baselines that --methods all includes.
 _TRIVIAL = ("label-ridge", "cca", "random")
+MethodFilesOption = Annotated[
+    list[str] | None,
+    option(
+        "A method of your own, such as mine.py:Mine; may be repeated.",
+        "Methods",
+        "--method-file",
+        metavar="FILE:CLASS",
+    ),
+]
+BytesOption = Annotated[
+    str, option("Bytes per item, from 1 to 16.", "Methods", "--bytes", metavar="N,...")
+]
+SplitsOption = Annotated[
+    int | None,
+    option("Number of random splits. Default: 5 with all methods, otherwise 1.", "Protocol", min=1),
+]
+SeedOption = Annotated[
+    int, option("Random seed of the first split; the next ones follow.", "Protocol", min=0)
+]
+ProtocolOption = Annotated[
+    str | None,
+    option(
+        "Protocols: labelled, unlabelled, label-free or field. Default: the first two.",
+        "Protocol",
+        metavar="NAME,...",
+    ),
+]
+SplitOption = Annotated[
+    str | None,
+    option(
+        "Split that comes with the data, instead of random ones.",
+        "Protocol",
+        metavar="official|NAME",
+    ),
+]
+ThreadsOption = Annotated[
+    int | None, option("Number of threads. Default: one per core.", "Resources", min=1)
+]
 
 
 def bench(
-    out: Path,
-    data: list[str] | None = None,
-    data_dir: Path | None = None,
-    methods: str = "all",
-    method_files: list[str] | None = None,
-    trivial: bool = False,
-    n_bytes: str = "1,2,4,8,16",
-    protocol: str | None = None,
-    splits: int | None = None,
-    seed: int = 0,
-    split: str | None = None,
-    threads: int | None = None,
-    retry_failed: bool = False,
-    dry_run: bool = False,
+    out: OutOption,
+    data: DataArgument = None,
+    data_dir: DataDirOption = None,
+    methods: MethodsOption = "all",
+    method_files: MethodFilesOption = None,
+    trivial: Annotated[
+        bool, flag("trivial", "Add the trivial baselines label-ridge, cca and random.", "Methods")
+    ] = False,
+    n_bytes: BytesOption = "1,2,4,8,16",
+    protocol: ProtocolOption = None,
+    splits: SplitsOption = None,
+    seed: SeedOption = 0,
+    split: SplitOption = None,
+    threads: ThreadsOption = None,
+    retry_failed: Annotated[bool, flag("retry-failed", "Repeat runs that failed.", "Runs")] = False,
+    dry_run: Annotated[
+        bool, flag("dry-run", "List the runs with their estimated time, and stop.", "Runs")
+    ] = False,
 ) -> None:
     """Benchmark methods on data sets.
 
@@ -39,35 +97,6 @@ def bench(
     Example: acqh bench emoji --methods acqh,dch --bytes 4 --out results
 
     Documentation: docs/how-to/bench.md
-
-    Parameters
-    ----------
-    out : Output, DIR
-        Folder for the results. An interrupted run in it continues.
-    data : DATA
-        Names of data sets, or files. Default: all that are found.
-    methods : Methods, NAME,...
-        Methods, such as acqh,dch. 'NAME rbf' or 'NAME kernel' adds kernel features.
-    method_files : Methods, --method-file, FILE:CLASS
-        A method of your own, such as mine.py:Mine; may be repeated.
-    trivial : Methods
-        Add the trivial baselines label-ridge, cca and random.
-    n_bytes : Methods, --bytes, N,...
-        Bytes per item, from 1 to 16.
-    protocol : Protocol, NAME,...
-        Protocols: labelled, unlabelled, label-free or field. Default: the first two.
-    splits : Protocol, 1..
-        Number of random splits. Default: 5 with all methods, otherwise 1.
-    seed : Protocol, 0..
-        Random seed of the first split; the next ones follow.
-    split : Protocol, official|NAME
-        Split that comes with the data, instead of random ones.
-    threads : Resources, 1..
-        Number of threads. Default: one per core.
-    retry_failed : Runs
-        Repeat runs that failed.
-    dry_run : Runs
-        List the runs with their estimated time, and stop.
     """
     from acqh.bench import plan
 
@@ -156,9 +185,19 @@ def _print_summary(summary: Any) -> None:
 
 
 def report(
-    directory: Path,
-    out: Path | None = None,
-    merge: list[Path] | None = None,
+    directory: Annotated[Path, Argument(metavar="DIR", help="Folder of acqh bench.")],
+    out: Annotated[
+        Path | None,
+        option("Folder to write. Default: the folder report in DIR.", "Output", metavar="DIR"),
+    ] = None,
+    merge: Annotated[
+        list[Path] | None,
+        option(
+            "Results of others with the columns of results.csv; may be repeated.",
+            "Input",
+            metavar="CSV",
+        ),
+    ] = None,
 ) -> None:
     """Write an HTML report with tables and plots from benchmark results.
 
@@ -167,15 +206,6 @@ def report(
     Example: acqh report results
 
     Documentation: docs/how-to/bench.md
-
-    Parameters
-    ----------
-    directory : DIR
-        Folder of acqh bench.
-    out : Output, DIR
-        Folder to write. Default: the folder report in DIR.
-    merge : Input, CSV
-        Results of others with the columns of results.csv; may be repeated.
     """
     from acqh.bench import write_report
 
@@ -190,7 +220,7 @@ def report(
     print_result(asdict(files), text)
 
 
-def datasets(context: Context, data_dir: Path | None = None) -> None:
+def datasets(context: Context, data_dir: DataDirOption = None) -> None:
     """List the named data sets: whether their files are found, and where to get them.
 
     Example: acqh datasets --data-dir data
@@ -237,27 +267,38 @@ def _print_datasets(infos: Sequence[Any]) -> None:
 
 
 def prepare(
-    name: str,
-    source: Path,
-    data_dir: Path | None = None,
-    features: str = "edge",
+    name: Annotated[str, Argument(metavar="NAME", help="Data set that acqh datasets lists.")],
+    source: Annotated[
+        Path,
+        option(
+            "Folder with the original files or their .zip archives.",
+            "Input",
+            "--from",
+            metavar="FOLDER",
+        ),
+    ],
+    data_dir: Annotated[
+        Path | None,
+        option(
+            "Folder to write to. Default: the environment variable ACQH_DATA.",
+            "Output",
+            metavar="DIR",
+        ),
+    ] = None,
+    features: Annotated[
+        str,
+        option(
+            "Image features of mirflickr25k: edge histograms, or the built-in network.",
+            "Input",
+            metavar="edge|network",
+        ),
+    ] = "edge",
 ) -> None:
     """Convert a data set from the files of its publisher.
 
     Example: acqh datasets prepare wiki --from wikipedia_dataset --data-dir data
 
     Documentation: docs/reference/data.md
-
-    Parameters
-    ----------
-    name : NAME
-        Data set that acqh datasets lists.
-    source : Input, --from, FOLDER
-        Folder with the original files or their .zip archives.
-    data_dir : Output, DIR
-        Folder to write to. Default: the environment variable ACQH_DATA.
-    features : Input, edge|network
-        Image features of mirflickr25k: edge histograms, or the built-in network.
     """
     from acqh.bench import prepare_dataset
 

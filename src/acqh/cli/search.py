@@ -16,35 +16,67 @@ from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
 from rich.cells import cell_len, set_cell_size
-from typer import BadParameter, Option
+from typer import Argument, BadParameter
 
 from acqh._core.fields import DATE, FILE
 from acqh._core.imports import require
-from acqh._core.languages import Language
 from acqh.cli._options import (
+    CollectionArgument,
+    LanguageOption,
+    MegapixelsOption,
+    QueryEncoderOption,
+    WhereOption,
     as_pixels,
     check_kind,
     find_id,
+    flag,
+    option,
 )
 from acqh.cli._output import count, draw_bar, output, print_result, printable, shorten
 
+WordsArgument = Annotated[
+    list[str] | None, Argument(metavar="WORDS", help="Words to search for, such as: red car")
+]
+
 
 def search(
-    path: Path,
-    words: list[str] | None = None,
-    image: Path | None = None,
-    like: str | None = None,
-    mode: Literal["hybrid", "keyword", "semantic"] = "hybrid",
-    dates: bool = True,
-    text_weight: float = 1.0,
-    image_weight: float = 1.0,
-    query_encoder: Literal["default", "fast"] = "default",
-    language: Language = "auto",
-    max_megapixels: float | None = None,
-    where: list[str] | None = None,
-    k: int = 10,
-    paths: bool = False,
-    nul: bool = False,
+    path: CollectionArgument,
+    words: WordsArgument = None,
+    image: Annotated[Path | None, option("Image to search for.", "Query", metavar="FILE")] = None,
+    like: Annotated[
+        str | None, option("Id or file of an item: find similar ones.", "Query", metavar="ID")
+    ] = None,
+    mode: Annotated[
+        Literal["hybrid", "keyword", "semantic"],
+        option(
+            "Match keywords in captions, names and labels; semantic similarity; or both.", "Query"
+        ),
+    ] = "hybrid",
+    dates: Annotated[
+        bool,
+        option(
+            "Understand dates in WORDS as a filter, such as: march 2022, last week.",
+            "Query",
+            "--dates/--no-dates",
+        ),
+    ] = True,
+    text_weight: Annotated[
+        float, option("Weight of the words in a query with an image.", "Query", min=0)
+    ] = 1.0,
+    image_weight: Annotated[
+        float, option("Weight of the image in a query with words.", "Query", min=0)
+    ] = 1.0,
+    query_encoder: QueryEncoderOption = "default",
+    language: LanguageOption = "auto",
+    max_megapixels: MegapixelsOption = None,
+    where: WhereOption = None,
+    k: Annotated[int, option("Number of hits.", "Output", "-k", min=1)] = 10,
+    paths: Annotated[
+        bool, option("Print absolute file names only, one per line.", "Output", "--paths")
+    ] = False,
+    nul: Annotated[
+        bool, option("Print file names separated by NUL, for xargs -0.", "Output", "-0")
+    ] = False,
 ) -> None:
     """Search a collection by words, an image, both, or a similar item.
 
@@ -57,29 +89,6 @@ def search(
     Example: acqh search photos.acqh sunset --paths -k 20
 
     Documentation: docs/how-to/search-syntax.md
-
-    Parameters
-    ----------
-    words : WORDS
-        Words to search for, such as: red car
-    image : Query, FILE
-        Image to search for.
-    like : Query, ID
-        Id or file of an item: find similar ones.
-    mode : Query
-        Match keywords in captions, names and labels; semantic similarity; or both.
-    dates : Query, --dates/--no-dates
-        Understand dates in WORDS as a filter, such as: march 2022, last week.
-    text_weight : Query, 0..
-        Weight of the words in a query with an image.
-    image_weight : Query, 0..
-        Weight of the image in a query with words.
-    k : Output, -k, 1..
-        Number of hits.
-    paths : Output
-        Print absolute file names only, one per line.
-    nul : Output, -0
-        Print file names separated by NUL, for xargs -0.
     """  # fmt: skip
     text = " ".join(words or ()).strip() or None
     is_listing = text is None and image is None and like is None
@@ -186,30 +195,99 @@ def file_of(hit: Any) -> str:
 
 
 def serve(
-    collection: Path,
-    host: str | None = None,
-    port: int | None = None,
-    open_browser: bool = False,
-    root_path: str | None = None,
-    workers: int | None = None,
-    token: bool = False,
-    write_token: bool = False,
-    token_file: Path | None = None,
-    write_token_file: Path | None = None,
+    collection: CollectionArgument,
+    host: Annotated[
+        str | None,
+        option(
+            "Address to listen on. The default admits only this computer; others need "
+            "--token or --token-file. Default: 127.0.0.1.",
+            "Network",
+            metavar="ADDRESS",
+            envvar="ACQH_HOST",
+        ),
+    ] = None,
+    port: Annotated[
+        int | None,
+        option(
+            "Port to listen on; 0 takes a free one. Default: 8000.",
+            "Network",
+            min=0,
+            max=65535,
+            envvar="ACQH_PORT",
+        ),
+    ] = None,
+    open_browser: Annotated[bool, option("Open the browser.", "Network", "--open", "-o")] = False,
+    root_path: Annotated[
+        str | None,
+        option(
+            "Prefix that a proxy adds to every path, such as /photos.",
+            "Network",
+            metavar="PATH",
+            envvar="ACQH_ROOT_PATH",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        option(
+            "Number of processes. Default: one per core, at most 4.",
+            "Network",
+            min=1,
+            envvar="ACQH_WORKERS",
+        ),
+    ] = None,
+    token: Annotated[
+        bool,
+        flag(
+            "token",
+            "Make a token that readers must send, and print a link and a QR code with it.",
+            "Access",
+        ),
+    ] = False,
+    write_token: Annotated[
+        bool,
+        flag(
+            "write-token", "Make a token that permits changes, and print a link with it.", "Access"
+        ),
+    ] = False,
+    token_file: Annotated[
+        Path | None,
+        option(
+            "File with the token that readers must send.",
+            "Access",
+            metavar="FILE",
+            envvar="ACQH_TOKEN_FILE",
+        ),
+    ] = None,
+    write_token_file: Annotated[
+        Path | None,
+        option(
+            "File with the token that permits changes. Default: read-only.",
+            "Access",
+            metavar="FILE",
+            envvar="ACQH_WRITE_TOKEN_FILE",
+        ),
+    ] = None,
     originals: Annotated[
         Path | None,
-        Option(
-            help="Folder of the original images. Default: the tracked folders, "
-            "on this computer only.",
-            rich_help_panel="Web interface",
+        option(
+            "Folder of the original images. Default: the tracked folders, on this computer only.",
+            "Web interface",
             metavar="DIR",
             exists=True,
             file_okay=False,
         ),
     ] = None,
-    suggestions: list[str] | None = None,
-    query_encoder: Literal["default", "fast"] = "default",
-    language: Language = "auto",
+    suggestions: Annotated[
+        list[str] | None,
+        option(
+            "Query to suggest on the start page; may be repeated.",
+            "Web interface",
+            "--suggest",
+            metavar="WORDS",
+        ),
+    ] = None,
+    query_encoder: QueryEncoderOption = "default",
+    language: LanguageOption = "auto",
 ) -> None:
     """Start a web server with the search interface and a JSON API.
 
@@ -221,32 +299,6 @@ def serve(
     Example: acqh serve photos.acqh --host 0.0.0.0 --token
 
     Documentation: docs/how-to/serve.md
-
-    Parameters
-    ----------
-    host : Network, ADDRESS, ACQH_HOST
-        Address to listen on. The default admits only this computer; others need --token or
-        --token-file. Default: 127.0.0.1.
-    port : Network, 0..65535, ACQH_PORT
-        Port to listen on; 0 takes a free one. Default: 8000.
-    open_browser : Network, --open -o
-        Open the browser.
-    root_path : Network, PATH, ACQH_ROOT_PATH
-        Prefix that a proxy adds to every path, such as /photos.
-    workers : Network, 1.., ACQH_WORKERS
-        Number of processes. Default: one per core, at most 4.
-    token : Access
-        Make a token that readers must send, and print a link and a QR code with it.
-    write_token : Access
-        Make a token that permits changes, and print a link with it.
-    token_file : Access, FILE, ACQH_TOKEN_FILE
-        File with the token that readers must send.
-    write_token_file : Access, FILE, ACQH_WRITE_TOKEN_FILE
-        File with the token that permits changes. Default: read-only.
-    suggestions : Web interface, --suggest, WORDS
-        Query to suggest on the start page; may be repeated.
-    collection : COLLECTION
-        Collection made by acqh build or acqh sync.
     """
     from acqh.serve import run
 
