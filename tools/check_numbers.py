@@ -5,8 +5,10 @@
 
 A result is a decimal number, a percentage or a time in prose or in a table. Its command is the last
 one before it in its section, or else the first one after it; sections without a command inherit
-that of the page. ``docs/numbers.toml`` lists claims that stand in several places: each has a value
-and a pattern whose group must have that value wherever the pattern matches.
+that of the page, and tables that of the page that shows them. Every result must have one, and those
+of README.md must stand in docs too. ``docs/numbers.toml`` lists claims that stand in several
+places: each has a value and a pattern whose group must have that value wherever the pattern
+matches.
 """
 
 import argparse
@@ -24,11 +26,13 @@ COMMAND = re.compile(
     r"|(?m:(?<=`)|^(?:\w+=\S+ )*)acqh (?P<acqh>[a-z][a-z-]*))(?P<rest>[^`\n|]*)"
 )
 RESULT = re.compile(
-    r"(?<![\w.,-])\d[\d,]*(?:\.\d+(?: ?(?:ms|s|%|MB|GB))?|(?: ?(?:ms|s|%|MB|GB))\b)"
+    r"(?<![\w.,:/-])\d[\d,]*(?:\.\d+(?: ?(?:ms|s|%|MB|GB))?|(?: ?(?:ms|s|%|MB|GB))\b)"
 )
 # The method acqh with other features, in tables, and the first line of the server.
 NO_COMMANDS = ("rbf", "kernel", "at")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+# Code, but not the commands in it, and addresses: their numbers are no results.
+NO_RESULT = re.compile(r"`[^`]*`|\]\([^)]*\)")
 
 
 def pages() -> list[Path]:
@@ -110,10 +114,15 @@ def _options_of(name: str) -> set[str] | None:
 
 def results() -> Iterator[tuple[str, int, str, str]]:
     """Yield every result: page, line, number and command."""
+    shown_by = {
+        name: page
+        for page in (ROOT / "docs").rglob("*.md")
+        for name in re.findall(r":file: data/(\S+)", page.read_text(encoding="utf-8"))
+    }
     for page in pages():
         text = text_of(page)
-        of_page = COMMAND.search(text)
-        start = 1
+        of_page = COMMAND.search(text_of(shown_by.get(page.name, page)))
+        start, is_block = 1, False
         for section in re.split(r"(?m)^(?=#)", text):
             lines = section.splitlines()
             first = next((m for line in lines if (m := COMMAND.search(line))), of_page)
@@ -121,7 +130,10 @@ def results() -> Iterator[tuple[str, int, str, str]]:
             for number, line in enumerate(lines, start=start):
                 if match := COMMAND.search(line):
                     current = match[0].strip()
-                for value in RESULT.findall(COMMAND.sub("", line)):
+                is_block ^= line.startswith("```")
+                if is_block:
+                    continue
+                for value in RESULT.findall(NO_RESULT.sub("", line)):
                     yield str(page.relative_to(ROOT)), number, value, current
             start += len(lines)
 
@@ -138,6 +150,17 @@ def check() -> list[str]:
             ]
             if "../shared" in code:
                 problems.append(f"{name}:{number}: names a folder that readers do not have")
+    in_docs = {
+        value
+        for page, text in texts.items()
+        if page.name != "README.md"
+        for value in re.findall(r"(?<![\w.,])\d[\d,.]*\b", text)
+    }
+    for page, number, value, command in results():
+        if not command:
+            problems.append(f"{page}:{number}: {value} has no command")
+        if page == "README.md" and value.rstrip(" msGB%") not in in_docs:
+            problems.append(f"{page}:{number}: {value} stands nowhere in docs")
     for claim in tomllib.loads(REGISTRY.read_text(encoding="utf-8"))["claim"]:
         problems += [
             f"numbers.toml: {problem}"

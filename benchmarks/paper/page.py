@@ -56,11 +56,13 @@ STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; margin: .5rem 0 1rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: right; }
-th:first-child, td:first-child, .text { text-align: left; }
+th, td:not(.text) { white-space: nowrap; }
+th:first-child, td:first-child, .text { text-align: left; } .text:last-child { min-width: 16rem; }
 td small { color: GrayText; display: block; }
 tr.trivial { font-style: italic; } tr.acqh { background: var(--soft); }
 .red { color: #c00; } p.red, span.red { font-weight: bold; } .wide { overflow-x: auto; }
 @media (prefers-color-scheme: dark) { .red { color: #f77; } img { background: #ddd; } }
+@media (max-width: 40rem) { body { font-size: 14px; margin: 1rem auto; } h1 { font-size: 1.5rem; } }
 figure { margin: 1rem 0; } img { max-width: 100%; } caption { text-align: left; font-weight: bold; }
 """
 

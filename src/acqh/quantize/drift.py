@@ -90,9 +90,9 @@ class Drift:
 
     def __str__(self) -> str:
         if self.ratio is None:
-            return f"{self.n_added:,} items added since learning"
+            return f"{self.n_added:,} items added since training"
         due = "retraining is recommended" if self.retraining_recommended else "the codebooks fit"
         return (
-            f"{self.n_added:,} items added since learning have {self.ratio:.2f} times the error "
-            f"of items like those learnt from: {due}"
+            f"{self.n_added:,} items added since training have {self.ratio:.2f} times the error "
+            f"of items like the training items: {due}"
         )
