@@ -58,7 +58,7 @@ table { border-collapse: collapse; margin: .5rem 0 1rem; font-variant-numeric: t
 th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: right; }
 th, td:not(.text) { white-space: nowrap; }
 th:first-child, td:first-child, .text { text-align: left; } .text:last-child { min-width: 16rem; }
-td small { color: GrayText; display: block; }
+small { color: GrayText; display: block; }
 tr.trivial { font-style: italic; } tr.acqh { background: var(--soft); }
 .red { color: #c00; } p.red, span.red { font-weight: bold; } .wide { overflow-x: auto; }
 @media (prefers-color-scheme: dark) { .red { color: #f77; } img { background: #ddd; } }
@@ -182,11 +182,11 @@ def _compare(table, data, results):
             paper = "" if printed is None else f"<small>{printed:.{digits}f}</small>"
             cells.append(f"<td>{text}{paper}</td>")
         kind = "trivial" if method in TRIVIAL else "acqh" if method.startswith("acqh") else ""
+        facts = ", ".join(filter(None, (paper_row(method), _follows(method))))
         lines.append(
-            f'<tr class="{kind}"><td>{method}</td><td class="text">{paper_row(method) or "–"}</td>'
-            f'<td class="text">{escape(_follows(method))}</td>{"".join(cells)}</tr>'
+            f'<tr class="{kind}"><td>{method}<small>{facts}</small></td>{"".join(cells)}</tr>'
         )
-    heads = [f'<th class="text">{head}</th>' for head in ("method", "in the paper", "follows")]
+    heads = ["<th>method<small>in the paper, follows</small></th>"]
     heads += [f"<th>K = {length}</th>" for length in PAPER["n_components"]]
     title = f"{data} {(direction or '').replace('->', ' → ')}"
     return (

@@ -411,9 +411,9 @@ def _print_sweep(reports: dict[int, Any], enough: int, draw: Callable[[Any], Non
     caption = f"{enough} bytes per item are enough: larger codes add less than 0.05 to recall@10."
     if enough == max(reports):
         caption = f"Use {enough} bytes per item or more: recall@10 still grows."
-    if reports[enough].advice:
+    if reports[enough].compression < 1:
         caption += f" At {enough} bytes, {reports[enough].advice}."
-    caption += " Re-ranked: recall@10 of so many candidates."
+    caption += " Re-ranked: recall@10 after re-ranking so many candidates (--rerank)."
     reranked = [f"re-ranked\n{n}" for n in reports[enough].reranked_recall]
     columns = ["bytes", *points, *reranked, "times\nsmaller"]
     table = partial(print_table, "", columns, rows, caption=caption)
@@ -520,7 +520,7 @@ def _print_compressed(report: Any, out: Path, vectors_path: Path | None) -> None
     if output.verbose:
         rows.append(["shrinkage to the Euclidean metric", f"{report.shrinkage:g}"])
         rows += [[f"seconds, {step}", f"{value:.1f}"] for step, value in report.seconds.items()]
-    queries = "held-out queries" if report.n_queries else "items, each without itself"
+    queries = "held-out queries" if report.n_queries else "items as queries, without themselves,"
     option = "" if vectors_path is None else f" --rerank {vectors_path}"
     caption = f"Recall of {queries} against exact search. Next: acqh query {out} QUERIES{option}"
     print_table(str(out), ["", "value"], rows, caption=caption)
