@@ -4,7 +4,7 @@ import pytest
 from sklearn.base import clone
 
 import acqh
-from acqh._core.keywords import suggest_keywords
+from acqh._core.runtime import suggest_keywords
 
 
 @suggest_keywords

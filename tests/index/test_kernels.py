@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from acqh.index import CodeIndex
 from acqh.index.compiled import search as search_kernels
 from acqh.index.compiled import tables as table_kernels
-from acqh.index.compiled import traversal
 from acqh.index.compiled.layout import measure_norm_bounds
 from acqh.index.ids import NumberIds, TextIds
 from acqh.index.inverted import InvertedSegment
@@ -46,7 +45,7 @@ def test_select_smallest_agrees_with_partition(seed, n, data):
     k = data.draw(st.integers(1, n))
     keys = np.random.default_rng(seed).integers(data.draw(st.sampled_from([3, 2**60])), size=n)
     chosen = keys.astype(np.uint64)
-    traversal.select_smallest(chosen, n, k)
+    search_kernels.select_smallest(chosen, n, k)
     expected = np.partition(keys, k - 1)[:k]
     np.testing.assert_array_equal(np.sort(chosen[:k]), np.sort(expected))
 

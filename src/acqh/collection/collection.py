@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from acqh._core.arrays import Floats, check_positive_int
-from acqh._core.keywords import suggest_keywords
-from acqh._core.runtime import Progress, RandomState, no_progress
+from acqh._core.runtime import Progress, RandomState, no_progress, suggest_keywords
 from acqh.collection.disk.facts import site_key_of
 from acqh.collection.disk.generations import new_generation, size_on_disk
 from acqh.collection.disk.opened import OpenCollection, Opened

@@ -9,8 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Ints, Matrix, check_positive_int, is_sparse
-from acqh._core.keywords import suggest_keywords
-from acqh._core.runtime import RandomState
+from acqh._core.runtime import RandomState, suggest_keywords
 from acqh.data import checks
 from acqh.data.concat import concat_fields
 from acqh.data.splits import official_rows, split_rows

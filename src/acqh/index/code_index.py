@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, Ints, check_positive_int, to_numpy
-from acqh._core.keywords import suggest_keywords
 from acqh._core.metric import Metric, MetricMap
-from acqh._core.runtime import Progress
+from acqh._core.runtime import Progress, suggest_keywords
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import flat
 from acqh.index.base import BaseIndex
@@ -33,13 +32,13 @@ from acqh.index.flat import (
     search_flat,
 )
 from acqh.index.ids import read_ids
-from acqh.index.norm_bounds import ResidualCodebooks
 from acqh.index.parts import PartReader, Parts
 from acqh.index.rerank import candidate_count, places_of, rerank_hits
 from acqh.index.result import SearchResult
 from acqh.index.search import (
     EXHAUSTIVE,
     InvertedLists,
+    ResidualCodebooks,
     Target,
     as_stop_rule,
     search_inverted,

@@ -12,8 +12,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, Ints
 from acqh.index.checks import frozen, read_array, read_count, require
-from acqh.index.norm_bounds import ResidualCodebooks
-from acqh.index.search import Target, TopRows, check_scales
+from acqh.index.search import ResidualCodebooks, Target, TopRows, check_scales
 from acqh.index.snapshot import Snapshot, pack_bits
 
 if TYPE_CHECKING:

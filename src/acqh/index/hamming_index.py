@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, Ints, check_positive_int, to_numpy
-from acqh._core.keywords import suggest_keywords
+from acqh._core.runtime import suggest_keywords
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index.base import BaseIndex
 from acqh.index.checks import as_queries, as_thread_count, read_array, read_count, require

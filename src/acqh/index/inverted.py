@@ -28,8 +28,7 @@ from acqh.index.compiled.layout import (
     sort_lists,
 )
 from acqh.index.flat import FlatSegment
-from acqh.index.norm_bounds import ResidualCodebooks
-from acqh.index.search import InvertedLists
+from acqh.index.search import InvertedLists, ResidualCodebooks
 
 # Items per chunk; each needs a few dozen bytes of working memory.
 _CHUNK = 1 << 18

@@ -7,12 +7,13 @@ from typing import Any, Protocol, Self, get_args
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, slices
-from acqh._core.keywords import suggest_keywords
+from acqh._core.runtime import suggest_keywords
 from acqh.errors import InvalidInputError
 from acqh.metrics import compiled
 from acqh.metrics.curves import PrecisionRecallCurve, check_top_n, hits_by_rank
 from acqh.metrics.rankings import (
     MAX_DATABASE,
+    PAIRS_AT_ONCE,
     Denominator,
     Empty,
     Kind,
@@ -22,11 +23,9 @@ from acqh.metrics.rankings import (
     check_cutoff,
     count_queries,
     iter_tie_blocks,
+    label_pair,
+    relevance,
 )
-from acqh.metrics.relevance import label_pair, relevance
-
-# Pairs of a query and an item whose relevance is held at a time.
-_PAIRS_AT_ONCE = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -368,7 +367,7 @@ def evaluate(
         empty=empty,
         kind="ranking",
     )
-    step = max(1, _PAIRS_AT_ONCE // n_database)
+    step = max(1, PAIRS_AT_ONCE // n_database)
     for block in slices(n_queries, step):
         metrics.update(rows[block], relevance(queries[block], database))
     return metrics.result()
@@ -398,3 +397,104 @@ def _rows(result: Hits, n_queries: int, n_database: int, ids: Any) -> Ints:
     rows = np.full(result.ids.shape, -1, dtype=np.int64)
     rows[listed] = [row_of[name] for name in hits]
     return rows
+
+
+def average_precision(
+    scores: Any,
+    relevant: Any,
+    *,
+    cutoff: int | None = None,
+    denominator: Denominator = "hits",
+    ties: Ties = "expected",
+    kind: Kind = "scores",
+) -> Floats | np.float64:
+    """Return the average precision of each query.
+
+    The sum of the precisions at the ranks of relevant items within the cut-off, divided as
+    `denominator` says. With ``cutoff=None`` the three denominators are the same number.
+
+    Parameters
+    ----------
+    scores : (n_queries, n_database) or (n_database,)
+        Integers or floats; infinite values are allowed, NaN is not. See `kind`.
+    relevant : bool (n_queries, n_database) or (n_database,)
+        Whether the item answers the query; `relevance` makes it from labels.
+    cutoff : int, optional
+        How many of the first places count, R. None, or more than there are items, means all.
+    denominator : {"hits", "cutoff", "all"}
+        The number of relevant items among the first R; the smaller of R and the number in the
+        database, which is what a perfect ranking would find; or the number in the database.
+    ties : {"expected", "stable"}
+        The exact mean over all orders of tied items, or database order within ties.
+    kind : {"scores", "distances", "ranking"}
+        Larger ranks first; smaller ranks first; or `scores` are database rows in ranked order,
+        (n_queries, n_listed), lists shorter than others filled up with -1.
+
+    Returns
+    -------
+    (n_queries,) float64, or one float64 for one query
+        NaN for a query without a relevant item in the database. A query that has some, but
+        none within the cut-off, has average precision 0.
+
+    Raises
+    ------
+    InvalidInputError
+        Shapes differ, a score is NaN, a ranking repeats an item, or a choice is unknown.
+
+    Examples
+    --------
+    >>> average_precision([0.9, 0.8, 0.7], [True, False, True]).round(4)
+    np.float64(0.8333)
+    >>> average_precision([0.5, 0.5, 0.5], [True, False, True]).round(4)
+    np.float64(0.8056)
+    """
+    metrics = RetrievalMetrics((cutoff,), denominator=denominator, ties=ties, kind=kind)
+    values = metrics.update(scores, relevant)._by_cutoff()[cutoff]
+    return values if np.ndim(scores) == 2 else np.float64(values[0])
+
+
+def mean_average_precision(
+    scores: Any,
+    relevant: Any,
+    *,
+    cutoff: int | None = None,
+    denominator: Denominator = "hits",
+    ties: Ties = "expected",
+    empty: Empty = "skip",
+    kind: Kind = "scores",
+) -> float:
+    """Return the mean of `average_precision` over queries.
+
+    Parameters
+    ----------
+    scores, relevant, cutoff, denominator, ties, kind
+        As for `average_precision`.
+    empty : {"skip", "zero"}
+        Leave queries without a relevant item in the database out of the mean, or count them 0.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    InvalidInputError
+        As `average_precision`; or every query is empty and they are to be skipped.
+
+    See Also
+    --------
+    RetrievalMetrics : the same in blocks of queries, at several cut-offs, with counts.
+
+    Examples
+    --------
+    >>> scores = [[3, 2, 1], [3, 2, 1], [3, 2, 1]]
+    >>> relevant = [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+    >>> mean_average_precision(scores, relevant)
+    0.75
+    >>> mean_average_precision(scores, relevant, empty="zero")
+    0.5
+    """
+    metrics = RetrievalMetrics(
+        (cutoff,), denominator=denominator, ties=ties, empty=empty, kind=kind
+    )
+    return metrics.update(scores, relevant).result().mean_average_precision[cutoff]

@@ -15,7 +15,6 @@ from sklearn.utils.validation import validate_data
 
 from acqh._core.arrays import Array, Floats, Ints, as_rows, first_bad_row, to_numpy
 from acqh._core.device import check_device, to_tensor
-from acqh._core.keywords import suggest_keywords
 from acqh._core.runtime import (
     Interval,
     Progress,
@@ -24,6 +23,7 @@ from acqh._core.runtime import (
     check_rng,
     default_threads,
     loops,
+    suggest_keywords,
 )
 from acqh._core.store import pack, unpack
 from acqh.errors import CorruptBundleError, InvalidInputError, NotFittedError

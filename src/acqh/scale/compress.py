@@ -11,9 +11,15 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, check_positive_int
-from acqh._core.keywords import suggest_keywords
 from acqh._core.metric import Metric, MetricMap, check_metric
-from acqh._core.runtime import Progress, RandomState, check_rng, default_threads, limit_threads
+from acqh._core.runtime import (
+    Progress,
+    RandomState,
+    check_rng,
+    default_threads,
+    limit_threads,
+    suggest_keywords,
+)
 from acqh.errors import InvalidInputError, ViewError
 from acqh.index import CodeIndex
 from acqh.index.checks import check_bytes_per_item

@@ -13,8 +13,7 @@ from types import FrameType
 from typing import Any
 
 from acqh._core.arrays import check_positive_int
-from acqh._core.keywords import suggest_keywords
-from acqh._core.runtime import count_cores
+from acqh._core.runtime import count_cores, suggest_keywords
 from acqh.bench.protocol import find_protocol
 from acqh.bench.running.evaluate import BenchData, of_memory, open_data
 from acqh.bench.running.runs import CODE_LENGTHS, Run, plan_runs

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from acqh._core.imports import load_plugins
-from acqh._core.keywords import suggest
+from acqh._core.runtime import suggest
 from acqh.data.datasets.files import DataFolder, data_folder
 from acqh.data.datasets.named import DATASETS, DatasetFacts, NamedDataset
 from acqh.data.multiview import MultiViewData

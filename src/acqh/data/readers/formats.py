@@ -11,7 +11,7 @@ import numpy as np
 
 from acqh._core.arrays import check_positive_int
 from acqh._core.fields import FIELDS
-from acqh._core.keywords import suggest
+from acqh._core.runtime import suggest
 from acqh.data.multiview import MultiViewData
 from acqh.data.readers.arrays import NpyFolder, NpzFile, npy_files
 from acqh.data.readers.chunks import Chunks

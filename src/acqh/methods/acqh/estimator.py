@@ -26,8 +26,7 @@ from acqh._core.arrays import (
 )
 from acqh._core.device import MAX_MEMORY, Tensor, row_blocks, tensor_dtype, to_tensor
 from acqh._core.imports import require
-from acqh._core.keywords import suggest_keywords
-from acqh._core.runtime import Interval, RandomState, check_rng, one_blas_thread
+from acqh._core.runtime import Interval, RandomState, check_rng, one_blas_thread, suggest_keywords
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
 from acqh.methods.acqh.solve import Solution, solve
