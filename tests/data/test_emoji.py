@@ -13,7 +13,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 import acqh
 from acqh._core.linalg import solve_spd
 from acqh.data import MultiViewData
-from acqh.data.datasets.named import _read_pack, load_emoji
+from acqh.data.datasets import _read_pack, load_emoji
 from acqh.encoders import tfidf_vectorizer
 
 DATA = load_emoji()

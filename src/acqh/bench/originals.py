@@ -10,7 +10,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 import numpy as np
 
 from acqh._core.arrays import Array
-from acqh.data.datasets.named import DATASETS
+from acqh.data.datasets import DATASETS
 from acqh.encoders import read_image
 from acqh.errors import CorruptBundleError, DatasetNotFoundError, InvalidInputError
 

@@ -1,7 +1,7 @@
-from acqh.data.datasets.catalogue import DatasetInfo as DatasetInfo
-from acqh.data.datasets.catalogue import list_datasets as list_datasets
-from acqh.data.datasets.catalogue import load_dataset as load_dataset
-from acqh.data.datasets.named import NamedDataset as NamedDataset
+from acqh.data.datasets import DatasetInfo as DatasetInfo
+from acqh.data.datasets import NamedDataset as NamedDataset
+from acqh.data.datasets import list_datasets as list_datasets
+from acqh.data.datasets import load_dataset as load_dataset
 from acqh.data.multiview import MultiViewData as MultiViewData
 from acqh.data.readers.chunks import read_chunks as read_chunks
 from acqh.data.readers.formats import list_chunks as list_chunks
