@@ -4,10 +4,12 @@ import builtins
 import hashlib
 import json
 import re
+import tomllib
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.resources import files
 from os import PathLike
 from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
@@ -80,38 +82,17 @@ class MethodInfo:
     label_free: bool | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "modes", tuple(self.modes))
         if self.label_free is None:
             object.__setattr__(self, "label_free", not self.supervised)
         if not self.year and (year := re.search(r"\d{4}$", self.reference)):
             object.__setattr__(self, "year", int(year[0]))
 
 
-# Where each method of the package is, below `acqh.methods`: it is imported when it is asked for.
-CLASSES = {
-    "acqh": "acqh:ACQH",
-    "acqh-paper": "acqh:ACQHPaper",
-    "adch": "baselines.adch:ADCH",
-    "ccq": "baselines.ccq:CCQ",
-    "cmfh": "baselines.cmfh:CMFH",
-    "cre": "baselines.cre:CRE",
-    "cvh": "baselines.cvh:CVH",
-    "dch": "baselines.dch:DCH",
-    "dcmh-discrete": "baselines.dcmh_discrete:DiscreteCMH",
-    "dcmh-discriminant": "baselines.dcmh_discriminant:DiscriminantCMH",
-    "ddcmh": "baselines.ddcmh:DDCMH",
-    "deep-cmh": "baselines.deep_cmh:DeepCMH",
-    "fdch": "baselines.fdch:FDCH",
-    "fsh": "baselines.fsh:FSH",
-    "gsph": "baselines.gsph:GSPH",
-    "ksh": "baselines.ksh:KSH",
-    "label-ridge": "baselines.label_ridge:LabelRidge",
-    "lssh": "baselines.lssh:LSSH",
-    "qch": "baselines.qch:QCH",
-    "scm-orth": "baselines.scm:SCMOrth",
-    "scm-seq": "baselines.scm:SCMSeq",
-    "seph": "baselines.seph:SePH",
-    "stacked": "baselines.stacked:Stacked",
-}
+# Of each method of the package: its facts, and where its class is, below `acqh.methods`; that is
+# imported when it is asked for.
+_FACTS = tomllib.loads((files("acqh.methods") / "methods.toml").read_text("utf-8"))
+CLASSES: dict[str, str] = {name: facts.pop("class") for name, facts in _FACTS.items()}
 KIND = "method"
 MEMBER = "fitted"
 # Modules of the classes that files can name, in addition to those of scikit-learn: encoders
@@ -150,8 +131,8 @@ def register(**facts: Any) -> Callable[[Method], Method]:
     """
 
     def enter(cls: Method) -> Method:
-        known_of_class: dict[str, Any] = {"code": getattr(cls, "_stored_as", "real")}
-        info = MethodInfo(**(known_of_class | facts))
+        of_class: dict[str, Any] = {"code": getattr(cls, "_stored_as", "real")}
+        info = MethodInfo(**(of_class | _FACTS.get(facts.get("name"), {}) | facts))
         registered = _METHODS.get(info.name, CLASSES.get(info.name, cls.__qualname__))
         named = (
             registered.rpartition(":")[2]
@@ -189,8 +170,9 @@ def list(status: Status | None = None) -> builtins.list[str]:  # noqa: A001
     if status is not None and status not in get_args(Status):
         allowed = ", ".join(map(repr, get_args(Status)))
         raise InvalidInputError(f"`status` must be one of {allowed}, got {status!r}")
-    names = sorted({*CLASSES, *_METHODS})
-    return [name for name in names if status is None or get(name).info.status == status]
+    statuses = {name: facts["status"] for name, facts in _FACTS.items()}
+    statuses |= {name: cls.info.status for name, cls in _METHODS.items()}
+    return sorted(name for name in statuses if status in (None, statuses[name]))
 
 
 def get(name: str) -> type[Any]:

@@ -51,23 +51,11 @@ from acqh.stats import Statistics, StatisticsConfig
 from acqh.stats.moments import pair_of
 from acqh.stats.ridge import regress_rows
 
-REFERENCE = (
-    "Wang and Yang, Asymmetric Correlation Quantization Hashing for Cross-modal Retrieval, 2020"
-)
 # From this width on, BLAS threads pay off in the solve.
 _WIDE = 2048
 
 
-@register(
-    name="acqh",
-    title="Asymmetric correlation quantization hashing",
-    status="paper",
-    reference=REFERENCE,
-    supervised=True,
-    label_free=True,
-    code="additive",
-    modes=("training", "single", "fused"),
-)
+@register(name="acqh")
 @dataclass(eq=False, repr=False)
 class ACQH(BaseMethod):
     """Search across views by a few bytes per item: asymmetric correlation quantization hashing.

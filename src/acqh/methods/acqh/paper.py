@@ -17,7 +17,7 @@ from acqh._core.device import to_tensor
 from acqh._core.linalg import RANK_TOLERANCE, solve_spd
 from acqh._core.runtime import check_rng
 from acqh.errors import ViewError
-from acqh.methods.acqh.estimator import ACQH, REFERENCE
+from acqh.methods.acqh.estimator import ACQH
 from acqh.methods.acqh.solve import (
     Solution,
     leading_eigenpairs,
@@ -256,15 +256,7 @@ def solve_label_map(problem: PaperProblem, targets: Floats) -> Floats:
     return solve_spd(weighted @ problem.labels + ridge * np.eye(n_labels), weighted @ targets)
 
 
-@register(
-    name="acqh-paper",
-    title="ACQH as in the paper (Algorithm 1, corrected)",
-    status="paper",
-    reference=REFERENCE,
-    supervised=True,
-    code="additive",
-    modes=("training", "single", "fused"),
-)
+@register(name="acqh-paper")
 @dataclass(eq=False, repr=False, kw_only=True)
 class ACQHPaper(ACQH):
     """The paper's own method: Algorithm 1, with its errors corrected.

@@ -72,17 +72,7 @@ def objective(
     )
 
 
-@register(
-    name="adch",
-    title="Asymmetric discrete cross-modal hashing (ADCH)",
-    status="reconstructed",
-    reference="Luo, Zhang, Wu, Chen, Huang and Xu, Asymmetric discrete cross-modal hashing, "
-    "ICMR 2018",
-    supervised=True,
-    modes=("training", "single", "fused"),
-    reconstruction="The whole objective: from the paper's description alone, collective matrix "
-    "factorisation whose latent vectors, with binary codes, reproduce the similarity of labels.",
-)
+@register(name="adch")
 @dataclass(eq=False, repr=False, kw_only=True)
 class ADCH(LinearBinaryMethod):
     """Latent vectors of all views that, against binary codes, give the similarity of labels.

@@ -58,17 +58,7 @@ def objective(
     )
 
 
-@register(
-    name="ccq",
-    title="Composite correlation quantization",
-    status="authors' code",
-    reference="Long, Cao, Wang and Yu, Composite correlation quantization for efficient "
-    "multimodal retrieval, SIGIR 2016",
-    supervised=False,
-    modes=("fused", "single", "training"),
-    reconstruction="The starting codebooks, the number of components where a view is narrow, and "
-    "the byte for an item's squared norm differ from the paper.",
-)
+@register(name="ccq")
 @dataclass(eq=False, repr=False, kw_only=True)
 class CCQ(AdditiveMethod):
     """One additive code for all views of an item, each view rotated onto it.

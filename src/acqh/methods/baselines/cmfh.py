@@ -53,15 +53,7 @@ def mix_views(
     }
 
 
-@register(
-    name="cmfh",
-    title="Collective matrix factorisation hashing",
-    status="authors' code",
-    reference="Ding, Guo and Zhou, Collective matrix factorization hashing for multimodal data, "
-    "CVPR 2014",
-    supervised=False,
-    modes=("fused", "training", "single"),
-)
+@register(name="cmfh")
 @dataclass(eq=False, repr=False, kw_only=True)
 class CMFH(LinearBinaryMethod):
     """One latent factor from which every view is rebuilt, and which every view predicts.

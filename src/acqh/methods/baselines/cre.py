@@ -102,18 +102,7 @@ def update_codes(B: Floats, A: Affinity, Z: Floats, balance_weight: float, pull:
     return keep_sign(A @ Z + balance_weight * Z + pull, B)
 
 
-@register(
-    name="cre",
-    title="Collective reconstructive embeddings",
-    status="reconstructed",
-    reference="Hu, Yang, Shen, Xie, Hong and Shen, Collective reconstructive embeddings for "
-    "cross-modal hashing, IEEE Transactions on Image Processing 2019",
-    supervised=False,
-    modes=("training", "fused", "single"),
-    reconstruction="The objective follows the paper's description, one inner-product "
-    "reconstruction with balanced and uncorrelated bits; its solver and weights are "
-    "reconstructed. Mode 'fused' is the mean of the views' projections.",
-)
+@register(name="cre")
 @dataclass(eq=False, repr=False, kw_only=True)
 class CRE(LinearBinaryMethod):
     """Codes whose inner products rebuild those of the views, balanced and uncorrelated.

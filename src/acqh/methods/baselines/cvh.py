@@ -26,16 +26,7 @@ def couple_pairs(views: Sequence[Rows]) -> list[list[Floats]]:
     return blocks
 
 
-@register(
-    name="cvh",
-    title="Cross-view hashing",
-    status="paper",
-    reference="Kumar and Udupa, Learning hash functions for cross-view similarity search, "
-    "IJCAI 2011",
-    supervised=False,
-    modes=("single", "fused"),
-    reconstruction="Drops directions that the features do not span.",
-)
+@register(name="cvh")
 @dataclass(eq=False, repr=False, kw_only=True)
 class CVH(LinearBinaryMethod):
     """Cross-view hashing: the directions in which the views agree best.

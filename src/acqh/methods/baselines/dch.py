@@ -39,17 +39,7 @@ def objective(
     return Rows(B).ridge_loss(labels, W, label_ridge) + views.loss(P, B)
 
 
-@register(
-    name="dch",
-    title="Discriminative binary codes (DCH)",
-    status="paper",
-    reference="Xu, Shen, Yang, Shen and Li, Learning discriminative binary codes for large-scale "
-    "cross-modal retrieval, IEEE Transactions on Image Processing 2017",
-    supervised=True,
-    modes=("training", "single", "fused"),
-    reconstruction="The weight of the views in the codes is that of supervised discrete hashing; "
-    "the paper's own was not found. Mode 'fused' is the mean of the views' projections.",
-)
+@register(name="dch")
 @dataclass(eq=False, repr=False, kw_only=True)
 class DCH(LinearBinaryMethod):
     """Codes from which a linear classifier tells the labels, shared by all views.

@@ -49,17 +49,7 @@ def update_codes(
     )
 
 
-@register(
-    name="dcmh-discrete",
-    title="Discrete cross-modal hashing",
-    status="reconstructed",
-    reference="Ma, Liang, Kong, He and Li, Discrete cross-modal hashing for efficient multimedia "
-    "retrieval, ISM 2016",
-    supervised=True,
-    modes=("training", "single", "fused"),
-    reconstruction="The whole objective: from the paper's description alone, similarity of labels "
-    "reconstructed by codes, a classification term, bits learnt one by one in each view.",
-)
+@register(name="dcmh-discrete")
 @dataclass(eq=False, repr=False, kw_only=True)
 class DiscreteCMH(LinearBinaryMethod):
     """Codes of two views whose products are the similarity of labels.

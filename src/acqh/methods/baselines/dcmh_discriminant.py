@@ -39,16 +39,7 @@ def update_codes(B: Floats, labels: Matrix, W: Floats, ridge_strength: float) ->
     return keep_sign(dense(labels @ solve_spd(gram, W).T), B)
 
 
-@register(
-    name="dcmh-discriminant",
-    title="Discriminant cross-modal hashing",
-    status="reconstructed",
-    reference="Xu, Shen, Yang and Shen, Discriminant cross-modal hashing, ICMR 2016",
-    supervised=True,
-    modes=("training", "single", "fused"),
-    reconstruction="The step over codes is the rounded closed form of a public script named after "
-    "the paper; the paper's own was not found. Mode 'fused' is an extension.",
-)
+@register(name="dcmh-discriminant")
 @dataclass(eq=False, repr=False, kw_only=True)
 class DiscriminantCMH(LinearBinaryMethod):
     """Codes from which a linear classifier tells the labels, found by rounding.

@@ -50,18 +50,7 @@ def reconstruct_codes(outputs: Floats, codes: Floats) -> Floats:
     return np.where(outputs + codes >= 0, 1.0, -1.0)
 
 
-@register(
-    name="ddcmh",
-    title="Dual deep neural networks cross-modal hashing (DDCMH)",
-    status="reconstructed",
-    reference="Chen and others, Dual deep neural networks cross-modal hashing, AAAI 2018",
-    supervised=True,
-    modes=("single", "training", "fused"),
-    reconstruction="All but the three stages: the first codes are those of dch on one view, "
-    "networks see features and are trained with a logistic loss per bit, and the rule that "
-    "reconstructs codes and all settings are reconstructed. Modes 'training' and 'fused' are "
-    "extensions.",
-)
+@register(name="ddcmh")
 @dataclass(eq=False, repr=False, kw_only=True)
 class DDCMH(NetworkMethod):
     """Two networks that teach each other codes in three stages, without pairs of items.

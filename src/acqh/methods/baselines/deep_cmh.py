@@ -56,17 +56,7 @@ def share_label(labels: Matrix, rows: Any) -> Any:
     return dense(labels[rows] @ labels.T) > 0
 
 
-@register(
-    name="deep-cmh",
-    title="Deep cross-modal hashing",
-    status="reconstructed",
-    reference="Jiang and Li, Deep cross-modal hashing, CVPR 2017",
-    supervised=True,
-    modes=("single", "training", "fused"),
-    reconstruction="The networks see features, not images, and have one hidden layer; its "
-    "width, the first weights, Adam, the learning rates, the small weight of the balance and the "
-    "number of epochs are reconstructed; modes 'training' and 'fused' are extensions.",
-)
+@register(name="deep-cmh")
 @dataclass(eq=False, repr=False, kw_only=True)
 class DeepCMH(NetworkMethod):
     """A network per view; the product of two items' outputs tells whether they share a label.

@@ -50,18 +50,7 @@ def objective(
     return squared_norm(B - fitted - drift) + label_ridge * squared_norm(M) + in_views
 
 
-@register(
-    name="fdch",
-    title="Fast discrete cross-modal hashing (FDCH)",
-    status="reconstructed",
-    reference="Liu, Nie, Zeng, Cui, Zhu and Yin, Fast discrete cross-modal hashing with regressing "
-    "from semantic labels, ACM Multimedia 2018",
-    supervised=True,
-    modes=("training", "single", "fused"),
-    reconstruction="No code was found: the form of the drift, the weights and the feature map are "
-    "reconstructed; without drift the problem is that of public code for subspace relation "
-    "learning.",
-)
+@register(name="fdch")
 @dataclass(eq=False, repr=False, kw_only=True)
 class FDCH(LinearBinaryMethod):
     """Codes regressed on labels, with a drift: one number per bit, shared by all items.

@@ -99,17 +99,7 @@ def objective(
     return feature_weight * loss - float(np.vdot(B, graph))
 
 
-@register(
-    name="fsh",
-    title="Fusion similarity hashing",
-    status="authors' code",
-    reference="Liu, Ji, Wu, Huang and Zhang, Cross-modality binary code learning via fusion "
-    "similarity hashing, CVPR 2017",
-    supervised=False,
-    modes=("single", "fused", "training"),
-    reconstruction="The released code, by its author's word, is a rewrite; the similarity is its "
-    "double loop as a matrix product. Modes 'fused' and 'training' are extensions.",
-)
+@register(name="fsh")
 @dataclass(eq=False, repr=False, kw_only=True)
 class FSH(LinearBinaryMethod):
     """Codes that follow a graph of anchors fused from two views, and the views' predictions.

@@ -44,17 +44,7 @@ def update_factor(A: Floats, other: Floats, target: Floats) -> Floats:
     return updated
 
 
-@register(
-    name="gsph",
-    title="Generalized semantic preserving hashing (GSPH)",
-    status="paper",
-    reference="Mandal, Chaudhury and Biswas, Generalized semantic preserving hashing for n-label "
-    "cross-modal retrieval, CVPR 2017",
-    supervised=True,
-    modes=("fused", "single", "training"),
-    reconstruction="The logistic regressions are solved further than by the authors' code, with "
-    "higher results.",
-)
+@register(name="gsph")
 @dataclass(eq=False, repr=False, kw_only=True)
 class GSPH(LinearBinaryMethod):
     """Codes of two views whose products are the cosine of labels, and kernel hash functions.

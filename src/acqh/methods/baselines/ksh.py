@@ -98,16 +98,7 @@ def learn_bit(features: Floats, residual: Residual, max_iter: int) -> tuple[Floa
     return max(candidates, key=lambda candidate: float(candidate[1] @ (residual @ candidate[1])))
 
 
-@register(
-    name="ksh",
-    title="Kernel-based supervised hashing",
-    status="paper",
-    reference="Liu, Wang, Ji, Jiang and Chang, Supervised hashing with kernels, CVPR 2012",
-    supervised=True,
-    modes=("single", "training", "fused"),
-    reconstruction="The method is for one view; predicting its codes from the other views is "
-    "an extension, as are modes 'training' and 'fused'.",
-)
+@register(name="ksh")
 @dataclass(eq=False, repr=False, kw_only=True)
 class KSH(LinearBinaryMethod):
     """Bits of one view whose agreement tells whether items share a label.

@@ -13,16 +13,7 @@ from acqh.methods.registry import DatabaseMode, register
 from acqh.stats import regress
 
 
-@register(
-    name="label-ridge",
-    title="Ridge regression to labels (control)",
-    status="paper",
-    reference="Hoerl and Kennard, Ridge regression: biased estimation for nonorthogonal problems, "
-    "Technometrics 1970",
-    supervised=True,
-    code="real",
-    modes=("training", "single", "fused"),
-)
+@register(name="label-ridge")
 class LabelRidge(BaseMethod):
     """Predict the labels of a query by ridge regression; score items by their labels.
 

@@ -123,16 +123,7 @@ def inverse_distances(rows: Matrix, centre: Floats) -> Floats:
     return codes
 
 
-@register(
-    name="lssh",
-    title="Latent semantic sparse hashing",
-    status="authors' code",
-    reference="Zhou, Ding and Guo, Latent semantic sparse hashing for cross-modal similarity "
-    "search, SIGIR 2014",
-    supervised=False,
-    modes=("fused", "single"),
-    reconstruction="The solver of the bases and the lasso's step length differ from the paper.",
-)
+@register(name="lssh")
 @dataclass(eq=False, repr=False, kw_only=True)
 class LSSH(BinaryMethod):
     """Sparse codes of one view, linked to latent factors of the other.

@@ -62,17 +62,7 @@ def objective(
     return loss - 2.0 * correlation_weight * float(np.sum(W[0] * (G @ W[1])))
 
 
-@register(
-    name="qch",
-    title="Quantised correlation hashing",
-    status="reconstructed",
-    reference="Wu, Yang, Zheng, Wang and Wang, Quantized correlation hashing for fast "
-    "cross-modal search, IJCAI 2015",
-    supervised=True,
-    modes=("single", "fused"),
-    reconstruction="The objective and its solution follow the paper's description; no public code "
-    "was found.",
-)
+@register(name="qch")
 @dataclass(eq=False, repr=False, kw_only=True)
 class QCH(LinearBinaryMethod):
     """Projections that correlate across views and lie close to their signs within each.

@@ -18,16 +18,8 @@ from acqh.methods.baselines.rows import Rows
 from acqh.methods.baselines.training import Training
 from acqh.methods.registry import register
 
-_FACTS: dict[str, Any] = {
-    "status": "authors' code",
-    "reference": "Zhang and Li, Large-scale supervised multimodal hashing with semantic "
-    "correlation maximization, AAAI 2014",
-    "supervised": True,
-    "modes": ("single", "fused"),
-}
 
-
-@register(name="scm-orth", title="Semantic correlation maximisation, orthogonal", **_FACTS)
+@register(name="scm-orth")
 @dataclass(eq=False, repr=False, kw_only=True)
 class SCMOrth(LinearBinaryMethod):
     """Semantic correlation maximisation with all bits at once.
@@ -148,7 +140,7 @@ def learn_bits(
     return directions
 
 
-@register(name="scm-seq", title="Semantic correlation maximisation, sequential", **_FACTS)
+@register(name="scm-seq")
 @dataclass(eq=False, repr=False, kw_only=True)
 class SCMSeq(LinearBinaryMethod):
     """Semantic correlation maximisation bit by bit.

@@ -87,16 +87,7 @@ def update_step(gradient: Floats, step: Floats, gain: Floats) -> tuple[Floats, F
     return _MOMENTUM * step - _RATE * gain * gradient, gain
 
 
-@register(
-    name="seph",
-    title="Semantics-preserving hashing (SePH)",
-    status="authors' code",
-    reference="Lin, Ding, Hu and Wang, Semantics-preserving hashing for cross-view retrieval, "
-    "CVPR 2015",
-    supervised=True,
-    modes=("fused", "single"),
-    reconstruction="More than two views are fused as two are, each with its own likelihood.",
-)
+@register(name="seph")
 @dataclass(eq=False, repr=False, kw_only=True)
 class SePH(LinearBinaryMethod):
     """Codes whose Hamming distances follow the distribution of label similarities.

@@ -15,18 +15,7 @@ from acqh.methods.registry import register
 from acqh.quantize import decode, fit_codebooks
 
 
-@register(
-    name="stacked",
-    title="Stacked quantizers",
-    status="paper",
-    reference="Martinez, Hoos and Little, Stacked quantizers for compositional vector compression, "
-    "arXiv 2014",
-    supervised=False,
-    modes=("training", "fused", "single"),
-    reconstruction="The method is for one view; quantizing the views side by side and predicting "
-    "the result from each are extensions, as are modes 'fused' and 'single'. Codebooks are solved "
-    "together rather than one by one.",
-)
+@register(name="stacked")
 @dataclass(eq=False, repr=False, kw_only=True)
 class Stacked(AdditiveMethod):
     """Additive codes in which each codebook quantizes the residuals of those before.
