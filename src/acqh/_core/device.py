@@ -1,11 +1,11 @@
 """Torch tensors on any device; torch is optional and imported on first use."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from acqh._core.arrays import is_tensor, slices
+from acqh._core.arrays import as_matrix, check_width, is_sparse, is_tensor, slices
 from acqh._core.imports import require
 from acqh.errors import DeviceError, InvalidInputError, ViewError
 
@@ -33,6 +33,17 @@ def check_device(device: str) -> Any:
             "device"
         ) from error
     return torch_device
+
+
+def find_device(views: Any, labels: Any, device: str | None) -> Any:
+    """Return the device to compute on: as named, that of the first tensor, or None for the host.
+
+    Raises DeviceError: the device is not available.
+    """
+    if device is not None:
+        return check_device(device)
+    arrays = [*views.values(), labels] if isinstance(views, Mapping) else [labels]
+    return next((value.device for value in arrays if is_tensor(value)), None)
 
 
 def row_blocks(n_rows: int, bytes_per_row: int, max_memory: int) -> Iterator[slice]:
@@ -101,3 +112,19 @@ def check_rows(matrix: Tensor, name: str, width: int | None = None) -> None:
     row = first_bad_row(matrix)
     if row is not None:
         raise ViewError(f"{name} has a NaN or infinite value in row {row}; remove or impute it")
+
+
+def read_rows(rows: Any, name: str, width: int, device: Any) -> Any:
+    """Return checked rows: a tensor on the device, or an array, which goes there block by block.
+
+    Raises ViewError: they are no dense matrix of finite numbers of this width.
+    """
+    if is_tensor(rows):
+        tensor = rows.detach().to(device)
+        check_rows(tensor, name, width)
+        return tensor
+    matrix = as_matrix(rows, name)
+    if is_sparse(matrix):
+        raise ViewError(f"{name} is sparse, which devices do not take; give dense rows")
+    check_width(matrix, width, name)
+    return matrix

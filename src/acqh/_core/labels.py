@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from acqh._core.arrays import Matrix, as_rows, is_sparse
+from acqh._core.arrays import Matrix, as_rows, is_sparse, to_numpy
 from acqh.errors import InvalidInputError, LabelError
 
 # Class ids and label sets become a dense matrix up to this many classes, CSR above.
@@ -50,6 +50,7 @@ def as_label_matrix(
         names = [str(column) for column in labels.columns]  # of a data frame
     if is_sparse(labels):
         return _from_sparse(labels, names)
+    labels, _ = to_numpy(labels)
     if _is_list_of_sets(labels):
         return _from_sets(labels, names)
     array = as_rows(labels, "labels", LabelError)

@@ -13,9 +13,7 @@ from acqh._core.arrays import (
     Array,
     Floats,
     Matrix,
-    check_name,
     check_view,
-    check_width,
     mapped_blocks,
     slices,
 )
@@ -192,10 +190,6 @@ class BaseMethod(BaseEstimator, ABC):
         """Check a matrix against a fitted view."""
         self._check_fitted()
         return check_view(self.n_features_in_, X, view)
-
-    def _check_shape(self, matrix: Matrix, view: str) -> None:
-        check_name(self.n_features_in_, view)
-        check_width(matrix, self.n_features_in_[view], f"view '{view}'")
 
     def _mapped_blocks(self, matrix: Matrix, view: str) -> Iterator[tuple[slice, Matrix]]:
         """Yield rows of a checked view through its feature map, some at a time."""

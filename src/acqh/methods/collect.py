@@ -16,7 +16,6 @@ from acqh._core.arrays import (
     unit_rows,
     upcast_half,
 )
-from acqh._core.device import Tensor
 from acqh._core.linalg import centering_offset
 from acqh.data import MultiViewData
 from acqh.errors import InvalidInputError, LabelError, ViewError
@@ -255,28 +254,6 @@ def add_part(part: MultiViewData, schema: MappedStatistics, statistics: Statisti
             view: np.concatenate(blocks) for view, blocks in predictions.items()
         }
         statistics.add_rows(rows, part.labels, part.present, np.concatenate(keys))
-
-
-def takes_tensors(feature_maps: Mapping[str, Any], view: str) -> bool:
-    """Whether a view has a feature map that supports tensors."""
-    steps = steps_of(feature_maps.get(view))
-    return bool(steps) and all(getattr(step, "takes_tensors", False) for step in steps)
-
-
-def map_tensors(feature_maps: Mapping[str, Any], views: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return mapped rows of views.
-
-    Raises InvalidInputError for a feature map that does not support tensors.
-    """
-    for name in views:
-        if name in feature_maps and not takes_tensors(feature_maps, name):
-            raise InvalidInputError(
-                f"the feature map of view '{name}' does not support tensors; pass arrays"
-            )
-    return {
-        name: feature_maps[name].transform(rows) if name in feature_maps else rows
-        for name, rows in views.items()
-    }
 
 
 def check_same(part: Any, schema: MappedStatistics) -> None:

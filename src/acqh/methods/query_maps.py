@@ -7,6 +7,8 @@ from typing import Any, get_type_hints
 import numpy as np
 
 from acqh._core.arrays import Floats, check_view, mapped_blocks, unit_rows
+from acqh._core.device import Tensor, row_blocks, tensor_dtype, to_tensor
+from acqh._core.imports import require
 from acqh._core.store import fits, unpack
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.io import Bundle
@@ -44,6 +46,39 @@ class QueryMaps:
             if view in self.units:
                 out[rows] += unit_rows(block) @ self.units[view]
         return out
+
+    def project_tensor(self, matrix: Any, view: str, device: Any, max_memory: int) -> Tensor:
+        """Return query vectors as `project`, on a device; rows of `read_rows`."""
+        torch = require("torch")
+        dtype = tensor_dtype(self.codebooks.dtype)
+        weights = to_tensor(self.projections[view], device, dtype)
+        offset = to_tensor(self.intercepts[view], device, dtype)
+        vectors = torch.empty((len(matrix), len(offset)), dtype=dtype, device=device)
+        per_row = max(3 * dtype.itemsize * len(weights), 8 * matrix.shape[1])
+        for rows in row_blocks(len(matrix), per_row, max_memory):
+            block = {view: to_tensor(matrix[rows], device)}
+            mapped = map_tensors(self.feature_maps, block)[view].to(dtype)
+            torch.addmm(offset, mapped, weights, out=vectors[rows])
+            if view in self.units:
+                vectors[rows] += unit_rows(mapped) @ to_tensor(self.units[view], device, dtype)
+        return vectors
+
+
+def map_tensors(feature_maps: Mapping[str, Any], views: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return mapped rows of views.
+
+    Raises InvalidInputError: a feature map does not support tensors.
+    """
+    mapped = dict(views)
+    for name in feature_maps.keys() & views.keys():
+        feature_map = feature_maps[name]
+        steps = [step for _, step in getattr(feature_map, "steps", [("", feature_map)])]
+        if not all(getattr(step, "takes_tensors", False) for step in steps):
+            raise InvalidInputError(
+                f"the feature map of view '{name}' does not support tensors; pass arrays"
+            )
+        mapped[name] = feature_map.transform(views[name])
+    return mapped
 
 
 class _StoredMaps(Mapping[str, Any]):

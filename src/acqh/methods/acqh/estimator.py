@@ -18,13 +18,21 @@ from acqh._core.arrays import (
     Floats,
     Matrix,
     as_matrix,
+    check_name,
     count_paired,
     has_tensors,
     is_tensor,
     map_features,
-    to_numpy,
 )
-from acqh._core.device import MAX_MEMORY, Tensor, row_blocks, tensor_dtype, to_tensor
+from acqh._core.device import (
+    MAX_MEMORY,
+    Tensor,
+    find_device,
+    read_rows,
+    row_blocks,
+    tensor_dtype,
+    to_tensor,
+)
 from acqh._core.imports import require
 from acqh._core.runtime import Interval, RandomState, check_rng, one_blas_thread, suggest_keywords
 from acqh.data import MultiViewData
@@ -38,11 +46,9 @@ from acqh.methods.collect import (
     collect,
     fit_schema,
     has_kernel,
-    map_tensors,
     unit_name,
 )
-from acqh.methods.on_device import find_device, project_tensor, read_tensors, to_host
-from acqh.methods.query_maps import QueryMaps
+from acqh.methods.query_maps import QueryMaps, map_tensors
 from acqh.methods.registry import DatabaseMode, register
 from acqh.quantize import decode, search_codes
 from acqh.quantize.code_search import code_tables
@@ -214,7 +220,6 @@ class ACQH(BaseMethod):
     ) -> tuple[MappedStatistics, Any]:
         """Sum over items; return the statistics, and the device to solve on, None for the host."""
         place = find_device(views, labels, device)
-        views, labels = to_host(views, labels)
         is_whole = isinstance(views, Mapping | MultiViewData)
         limit = None if place is None else max_memory
         make = partial(self._fit_schema, is_whole=is_whole, max_memory=limit)
@@ -483,7 +488,7 @@ class ACQH(BaseMethod):
             return QueryMaps.of(self).project(X, view=view)
         place = find_device({view: X}, None, device)
         matrix = self._read_tensors({view: X}, place)[view]
-        vectors = project_tensor(matrix, view, QueryMaps.of(self), place, max_memory)
+        vectors = QueryMaps.of(self).project_tensor(matrix, view, place, max_memory)
         return cast(Floats, vectors if is_tensor(X) else vectors.cpu().numpy())
 
     def encode(
@@ -587,7 +592,7 @@ class ACQH(BaseMethod):
         place = find_device(views or {}, labels, device)
         if mode != "training" or LABELS not in self.space_.blocks:
             labels = None
-        matrix = None if labels is None else self._check_labels(to_numpy(labels)[0])
+        matrix = None if labels is None else self._check_labels(labels)
         if place is None:
             checked = {name: self._check_view(X, name) for name, X in (views or {}).items()}
             return checked, present, matrix, None
@@ -625,10 +630,13 @@ class ACQH(BaseMethod):
 
     def _read_tensors(self, views: Mapping[str, Any], device: Any) -> dict[str, Any]:
         """Check tensors against the fitted views."""
-        tensors = read_tensors(views, device)
-        for name, matrix in tensors.items():
-            self._check_shape(matrix, name)
-        return tensors
+        for name in views:
+            check_name(self.n_features_in_, name)
+        widths = self.n_features_in_
+        return {
+            name: read_rows(rows, f"view '{name}'", widths[name], device)
+            for name, rows in views.items()
+        }
 
     def _unpack_items(
         self, views: Any, labels: Any, mode: DatabaseMode | None
