@@ -56,10 +56,10 @@ def is_tensor(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def has_tensors(views: Any, labels: Any = None) -> bool:
-    """Whether labels or any of the views are a tensor."""
+def device_of(views: Any, labels: Any = None) -> Any:
+    """Return the device of the first tensor among views and labels, None if all are arrays."""
     matrices = [*views.values()] if isinstance(views, Mapping) else []
-    return any(map(is_tensor, [*matrices, labels]))
+    return next((value.device for value in [*matrices, labels] if is_tensor(value)), None)
 
 
 def as_matrix(value: Any, name: str) -> Matrix:

@@ -1,6 +1,6 @@
 """Torch tensors on any device; torch is optional and imported on first use."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,17 +33,6 @@ def check_device(device: str) -> Any:
             "device"
         ) from error
     return torch_device
-
-
-def find_device(views: Any, labels: Any, device: str | None) -> Any:
-    """Return the device to compute on: as named, that of the first tensor, or None for the host.
-
-    Raises DeviceError: the device is not available.
-    """
-    if device is not None:
-        return check_device(device)
-    arrays = [*views.values(), labels] if isinstance(views, Mapping) else [labels]
-    return next((value.device for value in arrays if is_tensor(value)), None)
 
 
 def row_blocks(n_rows: int, bytes_per_row: int, max_memory: int) -> Iterator[slice]:

@@ -34,11 +34,11 @@ from acqh.index.flat import (
 from acqh.index.ids import read_ids
 from acqh.index.parts import PartReader, Parts
 from acqh.index.rerank import candidate_count, places_of, rerank_hits
-from acqh.index.result import SearchResult
 from acqh.index.search import (
     EXHAUSTIVE,
     InvertedLists,
     ResidualCodebooks,
+    SearchResult,
     Target,
     as_stop_rule,
     search_inverted,

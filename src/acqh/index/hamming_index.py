@@ -20,8 +20,7 @@ from acqh.index.flat import (
     planes_of,
     table_scores,
 )
-from acqh.index.result import SearchResult
-from acqh.index.search import Target, TopRows, check_scales, in_blocks
+from acqh.index.search import SearchResult, Target, TopRows, check_scales, in_blocks
 
 # Distances are counted in two bytes.
 MAX_BITS = 65_528

@@ -8,7 +8,7 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, Ints, as_rows, check_positive_int, slices, to_numpy
 from acqh._core.metric import MetricMap
 from acqh.errors import InvalidInputError
-from acqh.index.result import SearchResult
+from acqh.index.search import SearchResult
 from acqh.index.snapshot import S, Snapshot
 
 # Default number of candidates to re-rank.

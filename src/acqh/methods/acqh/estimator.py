@@ -20,14 +20,14 @@ from acqh._core.arrays import (
     as_matrix,
     check_name,
     count_paired,
-    has_tensors,
+    device_of,
     is_tensor,
     map_features,
 )
 from acqh._core.device import (
     MAX_MEMORY,
     Tensor,
-    find_device,
+    check_device,
     read_rows,
     row_blocks,
     tensor_dtype,
@@ -219,7 +219,7 @@ class ACQH(BaseMethod):
         max_memory: int = MAX_MEMORY,
     ) -> tuple[MappedStatistics, Any]:
         """Sum over items; return the statistics, and the device to solve on, None for the host."""
-        place = find_device(views, labels, device)
+        place = _place(device, views, labels)
         is_whole = isinstance(views, Mapping | MultiViewData)
         limit = None if place is None else max_memory
         make = partial(self._fit_schema, is_whole=is_whole, max_memory=limit)
@@ -486,7 +486,7 @@ class ACQH(BaseMethod):
         self._check_fitted()
         if device is None and not is_tensor(X):
             return QueryMaps.of(self).project(X, view=view)
-        place = find_device({view: X}, None, device)
+        place = _place(device, {view: X})
         matrix = self._read_tensors({view: X}, place)[view]
         vectors = QueryMaps.of(self).project_tensor(matrix, view, place, max_memory)
         return cast(Floats, vectors if is_tensor(X) else vectors.cpu().numpy())
@@ -547,7 +547,7 @@ class ACQH(BaseMethod):
         is_coded: bool,
     ) -> Any:
         """Return the codes of items, or their vectors."""
-        has_given_tensors = has_tensors(views, labels)
+        has_given_tensors = device_of(views, labels) is not None
         views, present, labels, place = self._read_items(views, labels, mode, device)
         n_items, codebooks = count_paired(views, labels), self.codebooks_
         shape = (n_items, len(codebooks) if is_coded else codebooks.shape[2])
@@ -589,7 +589,7 @@ class ACQH(BaseMethod):
         """
         views, labels, present = self._unpack_items(views, labels, mode)
         mode = self._check_items(views, labels, mode)
-        place = find_device(views or {}, labels, device)
+        place = _place(device, views, labels)
         if mode != "training" or LABELS not in self.space_.blocks:
             labels = None
         matrix = None if labels is None else self._check_labels(labels)
@@ -701,6 +701,11 @@ class ACQH(BaseMethod):
         """What scores stand for, with the weights and ranks used."""
         self._check_fitted()
         return self.space_.targets
+
+
+def _place(device: str | None, views: Any, labels: Any = None) -> Any:
+    """Return the device to compute on: as named, that of tensors, or None for the host."""
+    return device_of(views, labels) if device is None else check_device(device)
 
 
 # The dataclass writes __init__, so the decorator is applied afterwards.
