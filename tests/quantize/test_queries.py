@@ -310,9 +310,9 @@ def test_uninformative_queries_keep_the_euclidean_metric(queries):
     [
         (np.ones((5, 3)), "12"),
         (np.full((5, N_COMPONENTS), np.nan), "NaN"),
-        (np.ones(N_COMPONENTS), "matrix"),
-        (np.ones((0, N_COMPONENTS)), "rows"),
-        ([["a"] * N_COMPONENTS], "matrix"),
+        (np.ones(N_COMPONENTS), "n_queries"),
+        (np.ones((0, N_COMPONENTS)), "shape"),
+        ([["a"] * N_COMPONENTS], "n_queries"),
     ],
 )
 def test_queries_that_cannot_be_used_are_rejected(queries, message):

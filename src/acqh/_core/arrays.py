@@ -192,6 +192,30 @@ def first_bad_row(matrix: Matrix) -> int | None:
     return None
 
 
+def validated_rows(
+    estimator: Any, X: Any, *, reset: bool, error: type[AcqhError], **options: Any
+) -> Matrix:
+    """Return the rows of an estimator as scikit-learn checks them, in single or double precision.
+
+    `reset`: whether their width is fitted, or compared. `options`: of ``validate_data``. Raises
+    `error`: with the message of scikit-learn, or with the first row that is not finite.
+    """
+    from sklearn.utils.validation import validate_data
+
+    X = as_rows(X, "input", error) if is_sparse(X) or np.ma.isMaskedArray(X) else to_numpy(X)[0]
+    dtypes = [np.float64, np.float32]
+    try:
+        X = validate_data(
+            estimator, X, reset=reset, dtype=dtypes, ensure_all_finite=False, **options
+        )
+    except ValueError as wrong:
+        raise error(str(wrong)) from wrong
+    row = first_bad_row(X)
+    if row is not None:
+        raise error(f"input has a NaN or infinite value in row {row}; remove or impute it")
+    return X
+
+
 def unit_rows(rows: Any) -> Any:
     """Return rows (dense, CSR or tensor) scaled to unit length; rows of zeros stay zero.
 

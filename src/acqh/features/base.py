@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import scipy.sparse as sp
 from sklearn import exceptions
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import validate_data
 
-from acqh._core.arrays import Matrix, as_rows, first_bad_row, is_sparse, is_tensor, slices
+from acqh._core.arrays import Matrix, is_sparse, is_tensor, slices, validated_rows
 from acqh._core.device import check_rows
 from acqh.errors import NotFittedError, ViewError
 
@@ -29,8 +27,7 @@ class FeatureMap(TransformerMixin, BaseEstimator):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> class Halved(FeatureMap):
+    >>>     >>> class Halved(FeatureMap):
     ...     def _learn(self, X):
     ...         pass
     ...     def _map(self, X):
@@ -135,24 +132,10 @@ def row_blocks(n_rows: int, width: int, n_values: int = _BLOCK_VALUES) -> Iterat
 
 
 def _checked(estimator: Any, X: Any, *, reset: bool) -> Matrix:
-    """Validate with scikit-learn; raise ViewError with its message, or with the first bad row."""
-    if is_sparse(X) or np.ma.isMaskedArray(X):
-        X = as_rows(X, "input")
-    try:
-        X = validate_data(
-            estimator,
-            X,
-            reset=reset,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite=False,
-            ensure_min_samples=1 if reset else 0,  # chunks may be empty
-        )
-    except ValueError as error:
-        raise ViewError(str(error)) from error
-    row = first_bad_row(X)
-    if row is not None:
-        raise ViewError(f"input has a NaN or infinite value in row {row}; remove or impute it")
+    """Return checked rows, sparse ones in canonical form; raise ViewError."""
+    n_rows = 1 if reset else 0  # chunks may be empty
+    options: dict[str, Any] = {"accept_sparse": "csr", "ensure_min_samples": n_rows}
+    X = validated_rows(estimator, X, reset=reset, error=ViewError, **options)
     if not is_sparse(X):
         return X
     X = sp.csr_array(X)

@@ -11,9 +11,17 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn import exceptions
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import validate_data
 
-from acqh._core.arrays import Array, Floats, Ints, as_rows, first_bad_row, to_numpy
+from acqh._core.arrays import (
+    Array,
+    Floats,
+    Ints,
+    as_numbers,
+    as_rows,
+    first_bad_row,
+    to_numpy,
+    validated_rows,
+)
 from acqh._core.device import check_device, to_tensor
 from acqh._core.runtime import (
     Interval,
@@ -486,18 +494,7 @@ class AdditiveQuantizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             raise UnfittedQuantizerError("this AdditiveQuantizer is not fitted; call fit first")
 
     def _check_rows(self, X: Any, *, reset: bool) -> Floats:
-        dtypes = [np.float64, np.float32]
-        if np.ma.isMaskedArray(X):
-            X = as_rows(X, "X", InvalidInputError)
-        X, _ = to_numpy(X)
-        try:
-            X = validate_data(self, X, reset=reset, dtype=dtypes, ensure_all_finite=False)
-        except ValueError as error:
-            raise InvalidInputError(str(error)) from error
-        row = first_bad_row(X)
-        if row is not None:
-            raise InvalidInputError(f"row {row} has a NaN or infinite value; remove it")
-        return np.asarray(X)
+        return np.asarray(validated_rows(self, X, reset=reset, error=InvalidInputError))
 
 
 def _relative_error(rows: Floats, decoded: Floats) -> float:
@@ -507,16 +504,11 @@ def _relative_error(rows: Floats, decoded: Floats) -> float:
 
 def _check_queries(queries: Any, n_components: int) -> Floats:
     """Return queries as float64, or raise InvalidInputError."""
-    checked: Floats = as_rows(queries, "queries", InvalidInputError)
-    if checked.dtype.kind not in "buif" or checked.ndim != 2 or len(checked) == 0:
+    checked = as_numbers(queries, "queries", "(n_queries, n_components)")
+    if len(checked) == 0 or checked.shape[1] != n_components:
         raise InvalidInputError(
-            f"queries must be a matrix of numbers with some rows, got {checked.dtype} of shape "
-            f"{checked.shape}"
-        )
-    if checked.shape[1] != n_components:
-        raise InvalidInputError(
-            f"queries have {checked.shape[1]} components, items {n_components}; both must come "
-            "from one space"
+            f"queries have shape {checked.shape}; give some of {n_components} components, from the "
+            "same space as the items"
         )
     row = first_bad_row(checked)
     if row is not None:
