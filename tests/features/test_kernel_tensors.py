@@ -119,7 +119,7 @@ def test_invalid_tensors_are_rejected() -> None:
         fitted.fit_to(broken, Y)
     with pytest.raises(ViewError, match="shape"):
         fitted.fit_to(rows[0], Y)
-    with pytest.raises(ViewError, match="complex"):
+    with pytest.raises(ViewError, match="Complex"):
         fitted.fit(rows.to(torch.complex64))
     with pytest.raises(InvalidInputError, match="counts"):
         KernelMap("tfidf").fit_to(rows - 1.0, Y)

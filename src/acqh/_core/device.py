@@ -81,7 +81,7 @@ def first_bad_row(matrix: Tensor) -> int | None:
     return int(bad.to(torch.uint8).argmax()) if bool(bad.any()) else None
 
 
-def check_rows(matrix: Tensor, name: str, width: int | None = None) -> None:
+def check_rows(matrix: Tensor, name: str, width: int) -> None:
     """Raise ViewError for a tensor that is not a matrix of finite numbers of the expected width.
 
     The message names the first bad row.
@@ -91,12 +91,11 @@ def check_rows(matrix: Tensor, name: str, width: int | None = None) -> None:
     >>> import torch
     >>> check_rows(torch.ones((2, 3)), "input", 3)
     """
-    n_rows = len(matrix) if width is None else 1  # later blocks may be empty
-    if matrix.ndim != 2 or not matrix.shape[1] or not n_rows:
+    if matrix.ndim != 2:
         raise ViewError(f"{name} has shape {tuple(matrix.shape)}; give (n_items, n_features)")
     if matrix.dtype.is_complex or matrix.layout != require("torch").strided:
         raise ViewError(f"{name} is sparse or complex; give a dense tensor of real numbers")
-    if width is not None and matrix.shape[1] != width:
+    if matrix.shape[1] != width:
         raise ViewError(f"{name} has {matrix.shape[1]} features, expected {width} as in fit")
     row = first_bad_row(matrix)
     if row is not None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from acqh._core.arrays import Floats, is_sparse, is_tensor
+from acqh._core.arrays import Floats, Matrix, is_sparse
 from acqh._core.device import to_tensor
 from acqh._core.imports import require
 from acqh.errors import ViewError
@@ -194,10 +194,10 @@ def fix_signs(vectors: Floats) -> Floats:
     return np.asarray(vectors * np.where(signs == 0, 1.0, signs))
 
 
-def centering_offset(rows: Any) -> Floats:
+def centering_offset(rows: Matrix) -> Floats:
     """Return the offset to subtract from rows for precise sums of squares: (n_features,).
 
-    `rows`: dense, CSR or tensor. The offset is the mean if it is much larger than the standard
+    `rows`: dense or CSR. The offset is the mean if it is much larger than the standard
     deviation, otherwise zeros; always zeros for CSR. Raises ViewError: numbers too large or too
     small to square.
 
@@ -208,7 +208,7 @@ def centering_offset(rows: Any) -> Floats:
     >>> centering_offset(np.array([[1.0], [2.0]]))
     array([0.])
     """
-    wide = rows.data if is_sparse(rows) else rows.double() if is_tensor(rows) else rows
+    wide = rows.data if is_sparse(rows) else rows
     largest = float(abs(wide).max()) if wide.shape[0] else 0.0
     if largest and not _SMALLEST <= largest <= _LARGEST:
         raise ViewError(
@@ -218,8 +218,8 @@ def centering_offset(rows: Any) -> Floats:
     zeros = np.zeros(rows.shape[1])
     if is_sparse(rows) or not largest:
         return zeros
-    mean = wide.mean(0) if is_tensor(rows) else rows.mean(axis=0, dtype=np.float64)
+    mean = rows.mean(axis=0, dtype=np.float64)
     spread = float(((wide - mean) ** 2).mean()) ** 0.5
     # Identical rows do not show the spread of other rows.
     is_far = spread > 0 and float(abs(mean).max()) > _MAX_MEAN_RATIO * spread
-    return np.asarray(mean.cpu() if is_tensor(rows) else mean) if is_far else zeros
+    return np.asarray(mean) if is_far else zeros

@@ -37,7 +37,7 @@ class FeatureMap(TransformerMixin, BaseEstimator):
     """
 
     _state_axes: ClassVar[dict[str, Any]] = {"n_features_in_": int}
-    # Whether rows may be a tensor, which stays on its device.
+    # Whether rows to map may be a tensor, which stays on its device.
     takes_tensors: ClassVar[bool] = False
 
     def fit(self, X: Matrix, y: Any = None) -> Self:  # noqa: ARG002
@@ -83,10 +83,7 @@ class FeatureMap(TransformerMixin, BaseEstimator):
         return self._map(self._check_transform(X))
 
     def _check_fit(self, X: Any) -> Matrix:
-        if self.takes_tensors and is_tensor(X):
-            check_rows(X, "input")
-            self.n_features_in_ = int(X.shape[1])
-            return X
+        """Return checked training rows; those of tensors on the host, where maps are fitted."""
         return _checked(self, X, reset=True)
 
     def _check_transform(self, X: Any) -> Matrix:

@@ -196,10 +196,6 @@ class KernelMap(ClassNamePrefixFeaturesOutMixin, FeatureMap):
         left_out = left_out.astype(X.dtype, copy=False)
         return to_tensor(left_out, source.device) if is_tensor(source) else left_out
 
-    def _check_fit(self, X: Any) -> Matrix:
-        X = super()._check_fit(X)
-        return super()._check_fit(to_numpy(X)[0]) if is_tensor(X) else X
-
     def _map(self, X: Matrix) -> Any:
         """Return kernels with the anchors, times the coefficients."""
         anchors, columns, coefficients, offset, dtype = self._prepared(X)
