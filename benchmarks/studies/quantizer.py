@@ -131,14 +131,14 @@ def beams(n_items: int) -> Iterator[Record]:
 
 def worse_codes(n_items: int) -> Iterator[Record]:
     items, others = clustered(n_items // 2)
-    usual = train._Items.sweep
+    usual = train._Trainer.sweep
     for n_codebooks in (8, 16):
         for keep in (False, True, None):
             if keep is not None:
-                train._Items.sweep = partialmethod(always, usual, keep)
+                train._Trainer.sweep = partialmethod(always, usual, keep)
             record = grown(items, others, n_codebooks)
             yield {"case": "worse codes", "keeps": "later" if keep is None else keep, **record}
-            train._Items.sweep = usual
+            train._Trainer.sweep = usual
 
 
 def always(items: Any, sweep: Any, keep_codes: bool, *arguments: Any, **settings: Any) -> Any:
