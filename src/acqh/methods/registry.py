@@ -132,7 +132,7 @@ def register(**facts: Any) -> Callable[[Method], Method]:
 
     def enter(cls: Method) -> Method:
         of_class: dict[str, Any] = {"code": getattr(cls, "_stored_as", "real")}
-        info = MethodInfo(**(of_class | _FACTS.get(facts.get("name"), {}) | facts))
+        info = MethodInfo(**(of_class | _FACTS.get(str(facts.get("name")), {}) | facts))
         registered = _METHODS.get(info.name, CLASSES.get(info.name, cls.__qualname__))
         named = (
             registered.rpartition(":")[2]
