@@ -211,12 +211,12 @@ def make_phone_folder(path: Path, *, n_photos: int = 12, seed: int = 0) -> Phone
     save("Ferien in Österreich/DSC01303.JPG", "photo", "2020-12-25T09:00:00", "exif",
          exif=exif_of("2020:12:25 09:00:00"))  # fmt: skip
     save("北京/wall.webp", "photo")
-    whole = BytesIO()
-    draw_photo(rng).save(whole, "JPEG")
+    jpeg = BytesIO()
+    draw_photo(rng).save(jpeg, "JPEG")
     broken = {
         "broken/empty.jpg": b"",
         "broken/text.jpg": b"this is not an image",
-        "broken/cut.jpg": whole.getvalue()[:400],
+        "broken/cut.jpg": jpeg.getvalue()[:400],
         "broken/noise.png": b"\x89PNG\r\n\x1a\n" + rng.bytes(200),
     }
     for name, content in broken.items():

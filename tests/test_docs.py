@@ -1,4 +1,4 @@
-"""The Python examples of every page print what the page shows.
+"""The Python examples of every page print the stated output.
 
 A page names the packages that its examples need in a comment: ``<!-- needs: pyarrow -->``.
 """

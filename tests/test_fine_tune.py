@@ -42,7 +42,7 @@ def test_the_torch_network_computes_the_features_of_the_image_encoder(example):
     from acqh.encoders import EfficientNetLite0
 
     pixels = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3), dtype=np.uint8)
-    images = [image_module.fromarray(each) for each in pixels]
+    images = [image_module.fromarray(pixel_rows) for pixel_rows in pixels]
     expected = EfficientNetLite0(size=64).fit([]).transform(images)
     batch = (torch.from_numpy(pixels).permute(0, 3, 1, 2).float() - 127) / 128
     with torch.no_grad():

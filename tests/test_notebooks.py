@@ -18,9 +18,9 @@ def test_notebooks_with_images_exist():
     for path in NOTEBOOKS:
         assert path.stat().st_size < MAX_BYTES
         cells = json.loads(path.read_text())["cells"]
-        outputs = [each for cell in cells for each in cell.get("outputs", ())]
-        assert sum("image/png" in each.get("data", {}) for each in outputs) >= 2
-        assert not any(each["output_type"] == "error" for each in outputs)
+        outputs = [output for cell in cells for output in cell.get("outputs", ())]
+        assert sum("image/png" in output.get("data", {}) for output in outputs) >= 2
+        assert not any(output["output_type"] == "error" for output in outputs)
 
 
 @pytest.mark.slow

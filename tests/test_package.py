@@ -84,9 +84,12 @@ def test_everything_that_gets_installed_is_pinned_and_has_hashes():
     ]
     for several in (project["project"]["optional-dependencies"], project["dependency-groups"]):
         requirements += [
-            each for names in several.values() for each in names if isinstance(each, str)
+            name for names in several.values() for name in names if isinstance(name, str)
         ]
-    names = {re.match(r"[\w.-]+", each)[0].lower().replace("_", "-") for each in requirements}
+    names = {
+        re.match(r"[\w.-]+", requirement)[0].lower().replace("_", "-")
+        for requirement in requirements
+    }
     assert names - {"acqh"} <= constraints.keys()
 
 
@@ -124,7 +127,7 @@ def test_the_reference_lists_exactly_the_public_names():
     expected = {
         name
         for name, value in public.items()
-        if name.count(".") == 1 or not any(value is each for each in at_the_top)
+        if name.count(".") == 1 or not any(value is top for top in at_the_top)
     }
     assert listed == expected
 

@@ -1,4 +1,4 @@
-"""How much the table of pieces finds of what MiniLM finds, on photographs without captions.
+"""Recall of the table of token embeddings relative to MiniLM, on photographs without captions.
 
 The test photographs of COCO (the last 1,000 rows of the manifest) are embedded and searched by
 their captions: by real vectors of the built-in model, and by a collection of codes of 8 bytes.

@@ -59,7 +59,7 @@ class Costs:
     sums_square, sums_width : float
         Seconds per item for the sums of a view, by the square of its width and by its width.
     code_width, code_rest : float
-        Seconds to code an item, by the width of its views and besides.
+        Seconds to encode an item, by the width of its views, and the rest.
     build_scale, build_power : float
         Building an index of N items takes ``build_scale * N ** build_power`` seconds: more than N
         times one item, since the larger an index is, the less of it the caches hold.
@@ -85,7 +85,7 @@ class Costs:
         return n_items * item
 
     def codes(self, n_items: float, widths: tuple[int, ...]) -> float:
-        """Seconds to code items by their views."""
+        """Seconds to encode items from their views."""
         return n_items * (self.code_width * sum(widths) + self.code_rest)
 
     def build(self, n_items: float) -> float:

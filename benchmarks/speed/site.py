@@ -41,7 +41,7 @@ ASK = """async (queries) => {
 
 @register_encoder
 class QuickTexts(MiniLM):
-    """MiniLM's vectors, nearly: by the table of pieces."""
+    """Vectors close to those of MiniLM, by the table of token embeddings."""
 
     def transform(self, raw: Any) -> Any:
         """Return a row for each text."""

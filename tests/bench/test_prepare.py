@@ -240,12 +240,12 @@ def test_nuswide_keeps_the_ten_largest_concepts_and_their_photographs(tmp_path):
     prepare_dataset("nuswide10", tmp_path, tmp_path / "out")
     data = load("nuswide10", tmp_path / "out")
     largest = np.argsort(-labels.sum(axis=0), kind="stable")[:10]
-    kept = labels[:, largest].any(axis=1)
+    in_largest = labels[:, largest].any(axis=1)
     assert data.label_names == tuple(f"c{i:02}" for i in largest)
-    assert data.ids.tolist() == np.flatnonzero(kept).tolist()
-    np.testing.assert_array_equal(data.labels, labels[kept][:, largest])
-    np.testing.assert_array_equal(data.views["text"].toarray(), tags[kept])
-    np.testing.assert_array_equal(data.views["image"], words[kept])
+    assert data.ids.tolist() == np.flatnonzero(in_largest).tolist()
+    np.testing.assert_array_equal(data.labels, labels[in_largest][:, largest])
+    np.testing.assert_array_equal(data.views["text"].toarray(), tags[in_largest])
+    np.testing.assert_array_equal(data.views["image"], words[in_largest])
 
 
 def test_nuswide_tables_of_different_lengths_are_rejected(tmp_path):

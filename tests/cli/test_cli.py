@@ -39,10 +39,10 @@ def test_a_wrong_call_exits_with_two():
 def test_datasets_lists_all_names_and_missing_files(tmp_path):
     done = run("datasets", "--data-dir", str(tmp_path), "--json")
     assert done.returncode == 0, done.stderr
-    known = {entry["name"]: entry for entry in json.loads(done.stdout)}
-    assert set(known) >= {"emoji", "wiki", "mirflickr25k", "nuswide10", "uci_mfeat"}
-    assert known["emoji"]["available"]
-    assert not known["wiki"]["available"]
+    entries = {entry["name"]: entry for entry in json.loads(done.stdout)}
+    assert set(entries) >= {"emoji", "wiki", "mirflickr25k", "nuswide10", "uci_mfeat"}
+    assert entries["emoji"]["available"]
+    assert not entries["wiki"]["available"]
     table = run("datasets", "--data-dir", str(tmp_path)).stdout
     assert "Missing: wiki.npz" in table
     assert "acqh datasets prepare wiki --from" in table

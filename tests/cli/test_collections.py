@@ -32,7 +32,11 @@ def run(*arguments, code=0):
 def test_the_command_and_python_build_with_the_same_options():
     def defaults(function):
         result = inspect.signature(function).parameters.values()
-        return {each.name: each.default for each in result if each.default is not each.empty}
+        return {
+            parameter.name: parameter.default
+            for parameter in result
+            if parameter.default is not parameter.empty
+        }
 
     settings = {field.name: field.default for field in fields(BuildSettings)}
     in_python, typed = defaults(Collection.build), defaults(build)
@@ -185,7 +189,7 @@ def test_an_item_is_removed_by_its_file(photos, tmp_path, named, monkeypatch):
     for number in range(3):
         shutil.copy(photos / f"{number}.png", folder)
     monkeypatch.chdir(tmp_path)
-    run("build", "few", *PLAIN)  # which makes few.acqh, beside the folder
+    run("build", "few", *PLAIN)  # which makes few.acqh, next to the folder
     (folder / "0.png").rename(folder / "zero.png")
     run("sync", path, "few")
     assert "Removed 1 item" in run("remove", path, named.format(folder="few")).stdout

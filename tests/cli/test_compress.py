@@ -14,7 +14,7 @@ from acqh.errors import InvalidInputError
 
 
 def call(*arguments):
-    return CliRunner().invoke(app, [str(each) for each in arguments])
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 @pytest.fixture(scope="module")
@@ -300,19 +300,19 @@ def test_kept_vectors_rerank_queries_and_recall(place, tmp_path):
     with np.load(place / "pair.npz") as pair:
         items, queries = pair["items"], pair["queries"]
     np.save(tmp_path / "items.npy", items)
-    index, kept = tmp_path / "small.acqh", tmp_path / "small.int8.npy"
+    index, vectors_file = tmp_path / "small.acqh", tmp_path / "small.int8.npy"
     arguments = "compress", tmp_path / "items.npy", "--bytes", 1, "--out", index, "--keep", "int8"
     result = call(*arguments, "--json")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
-    assert report["kept"] == str(kept)
+    assert report["kept"] == str(vectors_file)
     assert report["reranked_recall"]["100"] > report["recall"]["10"]
     assert "already exists" in str(call(*arguments).exception)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "items.npy", "small.acqh", "small.int8.npy",
     ]  # fmt: skip
     hits = call(
-        "query", index, place / "queries.npy", "-k", 1, "--rerank", kept, "--rerank-k", 300,
+        "query", index, place / "queries.npy", "-k", 1, "--rerank", vectors_file, "--rerank-k", 300,
         "--json",
     )  # fmt: skip
     first = [int(hit["id"]) for hit in json.loads(hits.stdout)]
@@ -320,7 +320,7 @@ def test_kept_vectors_rerank_queries_and_recall(place, tmp_path):
     measured = json.loads(
         call(
             "recall", index, "--items", tmp_path / "items.npy", "--queries", place / "queries.npy",
-            "--at", 10, "--rerank", kept, "--json",
+            "--at", 10, "--rerank", vectors_file, "--json",
         ).stdout
     )  # fmt: skip
     assert list(measured) == ["small.acqh", "small.acqh, re-ranked"]

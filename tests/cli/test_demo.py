@@ -17,7 +17,7 @@ def is_address(line):
     return " at http://" in line
 
 
-def no_progress(done, total, what):
+def no_progress(done, total, stage):
     pass
 
 
@@ -53,7 +53,7 @@ def test_the_collection_is_built_once_and_again_for_another_version(few, tmp_pat
 
 def test_a_damaged_collection_is_built_again(few, tmp_path):
     events = []
-    path = demo.emoji_collection(tmp_path, lambda *each: events.append(each))
+    path = demo.emoji_collection(tmp_path, lambda *event: events.append(event))
     assert {total for _, total, step in events if step == "encoding images"} == {len(few)}
     member = next(path.glob("*/model/*.safetensors"))
     member.write_bytes(member.read_bytes()[:-1])

@@ -28,7 +28,7 @@ def place(tmp_path_factory):
 
 
 def call(*arguments):
-    return CliRunner().invoke(app, [str(each) for each in arguments])
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def model_of(place):
@@ -42,7 +42,7 @@ def test_the_model_is_that_of_a_fit_in_memory(place):
 
 
 def test_targets_are_fitted_out_of_core(place, tmp_path):
-    # More than twice as many items as words: those of fewer are known by heart, and what is left
+    # More than twice as many items as words: fewer are memorized, and what remains
     # for the second codebook is rounding errors.
     created = acqh.make_multiview(600, n_labels=4, random_state=0)
     np.savez(tmp_path / "items.npz", **created.views, labels=created.labels)
@@ -109,8 +109,8 @@ def test_of_two_parallel_fits_one_is_rejected_and_the_other_keeps_its_model(plac
 
     with ThreadPoolExecutor(2) as pool:
         results = list(pool.map(learn, (1, 2)))
-    (exit_code,) = (each for each in results if isinstance(each, int))
-    (refused,) = (each for each in results if isinstance(each, str))
+    (exit_code,) = (result for result in results if isinstance(result, int))
+    (refused,) = (result for result in results if isinstance(result, str))
     assert "exists" in refused
     assert load_method(tmp_path / "model").n_codebooks == exit_code
 
@@ -197,7 +197,7 @@ def shards(place, tmp_path_factory):
 
 def bulk(place, *paths, out, **options):
     inputs = {"model": place / "model", "modality": "text", "out": out}
-    flags = [each for name, value in {**inputs, **options}.items() for each in (f"--{name}", value)]
+    flags = [part for name, value in {**inputs, **options}.items() for part in (f"--{name}", value)]
     return call("query", *paths, place / "items.npz", "-k", 4, *flags)
 
 
@@ -229,7 +229,7 @@ def test_hits_are_printed_where_no_file_is_named(place, shards):
     lines = call(*command, "-k", 2).stdout.splitlines()
     assert (lines[0], len(lines)) == ("query,rank,id,score", 601)
     result = json.loads(call(*command, "-k", 2, "--json").stdout)
-    assert [each["rank"] for each in result[:3]] == ["1", "2", "1"]
+    assert [row["rank"] for row in result[:3]] == ["1", "2", "1"]
 
 
 def test_query_rejects_wrong_options_and_an_existing_output(place, shards, tmp_path):

@@ -42,7 +42,7 @@ def call(capsys, monkeypatch):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Return a folder with a manifest of which one line cannot be used, and its collection."""
+    """Return a folder with a table that has one invalid line, and its collection."""
     path = tmp_path_factory.mktemp("speech")
     lines = [f"{word} garden,{kind},200{n % 3}" for n, (word, kind) in enumerate(
         [("rose", "flower"), ("tulip", "flower"), ("car", "vehicle"), ("bus", "vehicle")] * 3
@@ -83,7 +83,7 @@ def test_unknown_commands_and_options_suggest_the_nearest(folder, call):
 @pytest.mark.parametrize(
     "arguments",
     [
-        "label C t.csv", "build C --relearn", "export C --to site --out x",
+        "label C t.csv", "build C --unknown", "export C --to site --out x",
         "add C t.csv --replace", "duplicates C --keep best", "serve C --try x",
         "search C x --text-encoder table", "build C --max-pixels 4",
         "bench emoji --out x --seeds 1",
@@ -131,10 +131,10 @@ def test_advice_names_arguments(folder, call):
 
 
 def test_a_build_reports_missing_extras_before_encoding(tmp_path, call, monkeypatch):
-    def describe(*_):
-        raise AssertionError("an image was described")
+    def encode(*_):
+        raise AssertionError("an image was encoded")
 
-    monkeypatch.setattr("acqh.encoders.HogColor.transform", describe)
+    monkeypatch.setattr("acqh.encoders.HogColor.transform", encode)
     for number in range(2):
         Image.new("RGB", (8, 8), (200 * number, 0, 0)).save(tmp_path / f"{number}.png")
     manifest = tmp_path / "manifest.csv"
@@ -290,7 +290,7 @@ def test_quiet_leaves_the_result_and_verbose_shows_the_log_and_the_traceback(fol
     ],
 )
 def test_a_reader_that_has_enough_leaves_the_exit_status_alone(folder, arguments, expected):
-    command = [each.format(folder / "c.acqh") for each in arguments]
+    command = [argument.format(folder / "c.acqh") for argument in arguments]
     reader, writer = os.pipe()
     os.close(reader)
     try:

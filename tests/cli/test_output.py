@@ -11,11 +11,11 @@ def test_without_a_terminal_progress_prints_a_line_every_ten_seconds(capsys):
     times = iter([0.0, 1.0, 9.9, 10.0, 11.0, 19.0, 25.0, 40.0])
     report = Reporter(clock=lambda: next(times))
     for done in (1, 2, 300, 400, 500, 600):
-        report(done, 1200, "describing images")
+        report(done, 1200, "encoding images")
     report(0, None, "learning")
     assert capsys.readouterr().err.splitlines() == [
-        "describing images, 300 of 1,200 (25%)",
-        "describing images, 600 of 1,200 (50%)",
+        "encoding images, 300 of 1,200 (25%)",
+        "encoding images, 600 of 1,200 (50%)",
         "learning",
     ]
 
@@ -42,9 +42,9 @@ def test_progress_is_one_line_at_any_width_and_spins_where_the_length_is_unknown
     bar.console.print(bar.get_renderable())
     report(0, None, "learning codebooks")
     bar.console.print(bar.get_renderable())
-    known, unknown = shown.getvalue().splitlines()
-    assert "1,000,000/2,000,000" in known
-    assert "wiki, labelled" in known
+    bounded, unknown = shown.getvalue().splitlines()
+    assert "1,000,000/2,000,000" in bounded
+    assert "wiki, labelled" in bounded
     assert "learning code" in unknown
     assert "?" not in unknown
 
@@ -52,5 +52,5 @@ def test_progress_is_one_line_at_any_width_and_spins_where_the_length_is_unknown
 def test_a_quiet_report_prints_nothing(capsys, monkeypatch):
     monkeypatch.setattr(output, "quiet", True)
     times = iter([0.0, 99.0])
-    Reporter(clock=lambda: next(times))(3, 4, "describing images")
+    Reporter(clock=lambda: next(times))(3, 4, "encoding images")
     assert capsys.readouterr().err == ""

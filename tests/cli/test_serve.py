@@ -24,7 +24,7 @@ def things(tmp_path_factory):
 
 @pytest.fixture
 def serve(monkeypatch, capsys):
-    """Return a function that runs `acqh serve` where it refuses to start."""
+    """Return a function that runs `acqh serve` if it does not start."""
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["acqh", "serve", *map(str, arguments)])
@@ -97,7 +97,9 @@ def test_a_made_token_and_a_file_with_one_exclude_each_other(serve, things):
     ],
 )
 def test_invalid_arguments_are_rejected(serve, things, arguments, status, words):
-    refused, output = serve(*[things if each == "THINGS" else each for each in arguments])
+    refused, output = serve(
+        *[things if argument == "THINGS" else argument for argument in arguments]
+    )
     assert refused == status
     assert words in output
 
@@ -110,8 +112,8 @@ def test_a_wrong_setting_in_the_environment_is_named(serve, things, monkeypatch)
 
 
 def test_a_port_that_is_taken_is_named(serve, things):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         status, output = serve(things, "--port", port)
     assert status == 1
     assert str(port) in output

@@ -150,7 +150,7 @@ def together(directory: Path) -> dict[str, int]:
 def build_killed(directory: Path) -> None:
     """Build in place of what is there until the first batch is stored, then die."""
 
-    def die(done: int, total: int | None, what: str) -> None:
+    def die(done: int, total: int | None, stage: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     build(directory / "c.acqh", progress=die)
@@ -186,5 +186,5 @@ def read_only(directory: Path) -> dict[str, object]:
 
 if __name__ == "__main__":
     programs = (killed, full, together, build_killed, read_only)
-    program = {each.__name__: each for each in programs}[sys.argv[1]]
+    program = {program.__name__: program for program in programs}[sys.argv[1]]
     print(json.dumps(program(Path(sys.argv[2]))))  # noqa: T201

@@ -9,7 +9,7 @@ PLAIN = {"image_encoder": "hog", "text_encoder": "tfidf"}
 KINDS = {"cat": "soft grey cat", "car": "fast red car", "sea": "wide blue sea"}
 
 
-def made(start=0):
+def make_items(start=0):
     return [
         Item(
             text=f"{text} {turn}",
@@ -25,7 +25,7 @@ def made(start=0):
 @pytest.fixture(scope="module")
 def collection(tmp_path_factory):
     path = tmp_path_factory.mktemp("browse") / "a.acqh"
-    items = [*made(), Item(text="a cat of no year", labels=["cat"], id="none")]
+    items = [*make_items(), Item(text="a cat of no year", labels=["cat"], id="none")]
     with Collection.build(items, path, n_components=2, n_codebooks=2, **PLAIN) as built:
         yield built
 
@@ -39,7 +39,7 @@ def test_pages_list_all_items_in_order_of_insertion(collection):
     assert ids(full) == list(collection)
     assert (full.n_candidates, full.n_items, full.n_scanned) == (13, 13, 0)
     pages = [ids(collection.browse(k=5, offset=start)) for start in (0, 5, 10, 15)]
-    assert [each for page in pages for each in page] == list(collection)
+    assert [item_id for page in pages for item_id in page] == list(collection)
 
 
 def test_a_filter_leaves_its_items(collection):
@@ -67,7 +67,7 @@ def test_concatenated_pages_equal_the_full_list(collection, where, order):
         for k in (1, 2, 5):
             options = {"where": where, "order": order, "descending": descending, "k": k}
             pages = [ids(collection.browse(**options, offset=n)) for n in range(0, 15, k)]
-            assert [each for page in pages for each in page] == full
+            assert [item_id for page in pages for item_id in page] == full
 
 
 @pytest.mark.parametrize("order", [None, "year"])
@@ -79,7 +79,7 @@ def test_a_page_far_away_fetches_no_more_rows_than_it_shows(collection, monkeypa
     numbers = query.first_in_order
     monkeypatch.setattr(query, "first_in_order", lambda *args: fetched.append(numbers(*args)) or [])
     collection.browse(order=order, k=2, offset=10)
-    assert [len(each) for each in fetched] == [2, 0]
+    assert [len(rows) for rows in fetched] == [2, 0]
 
 
 @pytest.mark.parametrize("order", ['no "such', "label", ""])
@@ -102,7 +102,9 @@ def test_a_page_is_read_without_reading_every_item(collection):
     assert len(statements) > 4
     with collection._store.reading() as connection:
         options = [s for s in statements if s.startswith("SELECT") and "LIMIT" not in s]
-        plans = [connection.execute(f"EXPLAIN QUERY PLAN {each}").fetchall() for each in options]
+        plans = [
+            connection.execute(f"EXPLAIN QUERY PLAN {option}").fetchall() for option in options
+        ]
     steps = [step for plan in plans for *_, step in plan]
     assert not [step for step in steps if "SCAN item" in step and "COVERING" not in step], options
 

@@ -128,7 +128,7 @@ def test_items_of_one_label_set_have_different_codes(collection):
     for number in range(6):
         text = collection.item(f"item{number}").text
         result = [hit.text for hit in collection.search(text=text, k=3).hits]
-        assert sorted(text.split()) in [sorted(each.split()) for each in result]
+        assert sorted(text.split()) in [sorted(text_.split()) for text_ in result]
 
 
 def test_targets_weight_the_views(tmp_path, make_items):
@@ -144,7 +144,7 @@ def test_targets_weight_the_views(tmp_path, make_items):
         Collection.build(
             make_items(30, labelled=False), tmp_path / "d.acqh", targets=targets, **PLAIN
         )
-    assert [each.name for each in tmp_path.iterdir()] == ["c.acqh"]
+    assert [file.name for file in tmp_path.iterdir()] == ["c.acqh"]
 
 
 def test_the_overhead_per_item_is_small(path):
@@ -230,8 +230,8 @@ def test_an_item_is_of_one_type_from_manifest_to_answer(collection, make_items):
 
 
 def test_data_whose_label_names_are_in_any_order_can_be_added(tmp_path):
-    made = acqh.make_multiview(60, n_labels=3, random_state=0)
-    data = acqh.MultiViewData(made.views, made.labels, label_names=["b", "a", "c"])
+    labelled = acqh.make_multiview(60, n_labels=3, random_state=0)
+    data = acqh.MultiViewData(labelled.views, labelled.labels, label_names=["b", "a", "c"])
     with Collection.build(data.subset(range(40)), tmp_path / "items.acqh") as collection:
         collection.add(data.subset(range(40, 60)))
         assert len(collection) == 60

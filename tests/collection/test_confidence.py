@@ -59,7 +59,7 @@ def test_match_rises_with_the_score_and_stays_between_0_and_1(things):
 
 def test_most_items_are_no_confident_match_of_another(things):
     with Collection.open(things) as collection:
-        counts = [collection.search(item=each, k=24).n_confident for each in collection]
+        counts = [collection.search(item=item_id, k=24).n_confident for item_id in collection]
     assert np.median(counts) < 12
 
 
@@ -117,15 +117,15 @@ def test_queries_for_absent_things_have_no_confident_match(tmp_path):
     items = [
         Item(text=f"a photograph of a {animal} {where}", id=f"{animal} {where}")
         for animal in ("dog", "cat", "horse", "cow", "sheep", "rabbit")
-        for where in ("in a field", "on a road", "in the snow", "by the house")
+        for where in ("in a field", "on a road", "in the snow", "by a house")
     ]
     with Collection.build(items, tmp_path / "animals.acqh") as collection:
         present = [
-            collection.search(text=it, mode="semantic") for it in ("kitten", "puppy", "pony")
+            collection.search(text=word, mode="semantic") for word in ("kitten", "puppy", "pony")
         ]
         absent = [
-            collection.search(text=it, mode="semantic")
-            for it in ("spreadsheet", "violin", "zqxjkv")
+            collection.search(text=word, mode="semantic")
+            for word in ("spreadsheet", "violin", "zqxjkv")
         ]
     assert all(answer.n_confident for answer in present)
     assert sum(answer.n_confident > 0 for answer in absent) <= 1

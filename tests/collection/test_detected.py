@@ -55,8 +55,8 @@ def tagged(tagged_path, tmp_path):
 
 def test_dates_come_from_exif_then_names_then_files(phone, phone_path):
     with Collection.open(phone_path) as collection:
-        found = {name: collection.item(name) for name in phone.dates}
-        assert {n: (item.date, item.date_source) for n, item in found.items()} == phone.dates
+        items = {name: collection.item(name) for name in phone.dates}
+        assert {n: (item.date, item.date_source) for n, item in items.items()} == phone.dates
         assert collection.item("Scans/scan000.png").date_source == "file"
 
 

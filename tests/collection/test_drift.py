@@ -70,8 +70,8 @@ def test_retraining_keeps_items_and_fits_added_ones(built):
     with new:
         after = {item.id: item for item, _ in next(new.batches(999))}
         assert list(after) == list(before)
-        assert [(it.text, it.labels, it.fields) for it in after.values()] == [
-            (it.text, it.labels, it.fields) for it in before.values()
+        assert [(item.text, item.labels, item.fields) for item in after.values()] == [
+            (item.text, item.labels, item.fields) for item in before.values()
         ]
         assert new.thumbnail("2-0") == thumbnail
         assert new.drift.n_added == 0

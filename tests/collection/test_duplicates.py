@@ -64,7 +64,7 @@ def path(folder, tmp_path_factory):
 def test_equal_files_copies_and_similar_images_are_distinguished(path):
     with Collection.open(path) as collection:
         groups = collection.duplicates()
-    tiers = {tier: [set(each.ids) for each in groups if each.tier == tier] for tier in _TIERS}
+    tiers = {tier: [set(group.ids) for group in groups if group.tier == tier] for tier in _TIERS}
     assert tiers["same file"] == [{"20.png", "20-copy.png"}]
     copies = [{f"{seed:02}.png", f"{seed:02}-{name}.jpg"} for seed, name in enumerate(EDITS)]
     assert sorted(map(sorted, tiers["same image"])) == sorted(map(sorted, copies))

@@ -35,7 +35,7 @@ def build(path, prefix="old", **options):
 
 
 def generations(path):
-    return [each.name for each in path.iterdir() if each.is_dir()]
+    return [file.name for file in path.iterdir() if file.is_dir()]
 
 
 def check_whole(path, *prefixes):
@@ -102,7 +102,7 @@ def in_use(path):
 
 
 def keeping_open_files(monkeypatch):
-    """Refuse to remove, rename or replace files that are open, as Windows does."""
+    """Fail to remove, rename or replace open files, as Windows does."""
     for name in ("remove", "unlink", "rmdir", "rename", "replace"):
         real = getattr(os, name)
 
@@ -265,7 +265,7 @@ def test_interrupted_at_any_step_the_old_or_the_new_collection_remains(
         with Collection.open(path) as collection:
             collection.remove(next(iter(collection)))
         assert generations(path) == [generation_of(path)]
-        assert {each.name for each in path.iterdir() if each.is_file()} == {"manifest.json"}
+        assert {file.name for file in path.iterdir() if file.is_file()} == {"manifest.json"}
         shutil.rmtree(path)
     assert at > 5
 
@@ -298,7 +298,7 @@ def test_a_folder_with_other_files_is_not_built_into(tmp_path):
     for overwrite_it in (False, True):
         with pytest.raises(FileExistsError):
             build(tmp_path / "c.acqh", overwrite=overwrite_it)
-    assert [each.name for each in (tmp_path / "c.acqh").iterdir()] == ["mine.txt"]
+    assert [file.name for file in (tmp_path / "c.acqh").iterdir()] == ["mine.txt"]
 
 
 def test_of_two_first_builds_at_once_the_second_finds_the_first(tmp_path):
@@ -426,8 +426,8 @@ def test_a_sync_goes_on_in_the_retrained_collection(tmp_path):
         for number, image in enumerate(pictures(3, 1)):
             image.save(photos / f"new{number}.png")
 
-        def retrain_once(done, total, what):
-            if what == "looking for changes" and collection.generation == before:
+        def retrain_once(done, total, stage):
+            if stage == "looking for changes" and collection.generation == before:
                 retrain(path)
 
         report = collection.sync(photos, progress=retrain_once)

@@ -155,27 +155,27 @@ def test_posting_lists_are_read_once_until_they_are_too_many(words, monkeypatch)
 def test_a_text_query_takes_few_statements_and_one_encoding(things):
     with Collection.open(things) as collection:
         encoders = collection.opened.facts.encoders
-        described = []
+        encoded = []
 
         class Counting:
             encoder = encoders["text"]
 
             def transform(self, texts):
-                described.extend(texts)
+                encoded.extend(texts)
                 return self.encoder.transform(texts)
 
         encoders["text"] = Counting()
         collection.search(text="car")  # the first time the index is opened and kinds are read
-        described.clear()
+        encoded.clear()
         ran = []
         for connection, _ in collection._store._free:
             connection.set_trace_callback(ran.append)
         first = collection.search(text="a red rose")
         # Comments are what the index of words asks itself.
-        assert len([each for each in ran if not each.startswith("--")]) <= 8
+        assert len([statement for statement in ran if not statement.startswith("--")]) <= 8
         again = collection.search(text="a red rose")
         assert [hit.score for hit in again.hits] == [hit.score for hit in first.hits]
-        assert described == ["a red rose"]
+        assert encoded == ["a red rose"]
 
 
 def test_removed_items_and_their_words_are_gone(words):
@@ -239,7 +239,10 @@ def test_the_vocabulary_is_read_once_for_any_number_of_unknown_words(things):
         first = collection.search(text="tulp").hits[0]
         assert (first.id, "keywords" in first.why) == ("tulip", True)
         collection.search(text="gardn rosse wheell")
-        assert sum("ORDER BY doc DESC, term LIMIT 500000" in each for each in statements) == 1
+        assert (
+            sum("ORDER BY doc DESC, term LIMIT 500000" in statement for statement in statements)
+            == 1
+        )
 
 
 def test_an_exact_name_ranks_first(things, tmp_path):

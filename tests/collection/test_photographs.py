@@ -33,8 +33,8 @@ def test_held_out_flower_images_and_captions_find_flowers(photographs, tmp_path)
     with Collection.build(training, path, image_encoder="efficientnet") as collection:
         report = collection.add([replace(item, labels=()) for item in held_out])
         labels = {
-            **{each: collection.item(each).labels for each in collection},
-            **{each: item.labels for each, item in zip(report.ids, held_out, strict=True)},
+            **{item_id: collection.item(item_id).labels for item_id in collection},
+            **{item_id: item.labels for item_id, item in zip(report.ids, held_out, strict=True)},
         }
         for query_of in ({"text": "flower macro"}, {"image": query.image}):
             hits = collection.search(**query_of, k=10).hits

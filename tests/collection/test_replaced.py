@@ -50,7 +50,7 @@ def path(tmp_path):
 
 
 def generations(path):
-    return [each.name for each in path.iterdir() if each.is_dir()]
+    return [file.name for file in path.iterdir() if file.is_dir()]
 
 
 def read_state(collection):
@@ -186,7 +186,7 @@ def test_writes_acknowledged_after_a_rebuild_are_kept(path):
     assert not errors
     generation = generation_of(path)
     with Collection.open(path) as collection:
-        assert {name for each, name in acknowledged if each == generation} <= set(collection)
+        assert {name for key, name in acknowledged if key == generation} <= set(collection)
     assert verify_collection(path).ok
 
 
@@ -208,7 +208,7 @@ def test_leftovers_of_killed_builds_are_removed_by_the_next_or_on_request(path):
     assert any("killed builds" in note for note in notes)
     assert remove_unused(path) > 10_000
     assert generations(path) == [generation_of(path)]
-    assert [each.name for each in path.parent.iterdir()] == ["c.acqh"]
+    assert [file.name for file in path.parent.iterdir()] == ["c.acqh"]
     assert verify_collection(path).notes == ()
 
 

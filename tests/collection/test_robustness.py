@@ -103,8 +103,8 @@ def test_changes_of_one_process_are_visible_in_another(path, make_items):
 @pytest.mark.parametrize("damage", ["missing", "flipped", "emptied", "no JSON", "of another build"])
 def test_a_lost_or_damaged_index_is_made_anew(path, built, damage, caplog, make_items, monkeypatch):
     monkeypatch.setattr("acqh.collection.disk.opened.MAX_FEW", 0)
-    for each in (built, path):
-        Collection.open(each).close()
+    for record in (built, path):
+        Collection.open(record).close()
     index = current_folder(path) / "index"
     if damage == "missing":
         shutil.rmtree(index)
@@ -127,8 +127,8 @@ def test_a_lost_or_damaged_index_is_made_anew(path, built, damage, caplog, make_
     assert verify_collection(path).ok
     with Collection.open(path):
         pass  # what was made is there and fits: this says nothing
-    assert sum("made again" in each.message for each in caplog.records) <= 1
-    assert not any("could not save" in each.message for each in caplog.records)
+    assert sum("made again" in record.message for record in caplog.records) <= 1
+    assert not any("could not save" in record.message for record in caplog.records)
 
 
 def test_removals_are_forgotten_and_indexes_far_behind_are_made_again(

@@ -18,7 +18,7 @@ SMALL = {**PLAIN, "n_components": 2, "n_codebooks": 2}
 
 
 def things(n=4):
-    return [Item(text=f"a red rose {n}", labels=["a"], id=f"{each}") for each in range(n)]
+    return [Item(text=f"a red rose {n}", labels=["a"], id=f"{number}") for number in range(n)]
 
 
 def image(side, colour="red"):

@@ -150,7 +150,7 @@ def test_images_outside_the_folder_are_never_read(tmp_path):
     with Collection.build(
         manifest, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"
     ) as collection:
-        assert [collection.item(each).fields["image"] for each in collection] == [
+        assert [collection.item(item_id).fields["image"] for item_id in collection] == [
             "fine.png",
             "../inside/fine.png",
         ]
@@ -167,7 +167,7 @@ def test_images_outside_the_folder_are_never_read(tmp_path):
         text_encoder="tfidf",
     ) as collection:
         # The absolute path lies in this folder, and the others are taken from it.
-        assert [collection.item(each).fields["image"] for each in collection] == [str(secret)]
+        assert [collection.item(item_id).fields["image"] for item_id in collection] == [str(secret)]
 
 
 def test_unreadable_images_are_skipped_with_a_report_or_rejected(tmp_path):

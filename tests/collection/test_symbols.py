@@ -110,9 +110,9 @@ def test_many_symbols_are_looked_up_without_reading_the_items(collection):
     collection.search(text=" ".join(chr(0x4E00 + n) for n in range(32)), mode="keyword")
     for connection, _ in collection._store._free:
         connection.set_trace_callback(None)
-    read = [each for each in statements if "FROM items" in each]
+    read = [statement for statement in statements if "FROM items" in statement]
     assert statements
-    assert all("json_each" in each for each in read)
+    assert all("json_each" in statement for statement in read)
 
 
 def test_symbols_of_added_and_removed_items_are_updated(collection):

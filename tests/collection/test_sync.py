@@ -49,13 +49,13 @@ def test_images_of_a_folder_are_counted_before_they_are_read(photos, tmp_path):
     images = folder_items(photos)
     assert images.n_items == len(IDS)
     Collection.build(
-        images, tmp_path / "a.acqh", **SMALL, progress=lambda *each: events.append(each)
+        images, tmp_path / "a.acqh", **SMALL, progress=lambda *event: events.append(event)
     ).close()
     assert (3, 3, "encoding images") in events
 
 
 def counts(report):
-    return tuple(len(each) for each in (report.new, report.changed, report.moved, report.deleted))
+    return tuple(len(ids) for ids in (report.new, report.changed, report.moved, report.deleted))
 
 
 def files(collection):

@@ -245,7 +245,7 @@ def test_a_caption_that_was_taken_away_no_longer_moves_the_code(collection):
     assert item.encoded_from == "image"
     assert item.code == code
     assert [hit.id for hit in collection.search(item="a/1.png", k=20).hits] == [
-        it.id for it in hits
+        hit.id for hit in hits
     ]
 
 

@@ -56,8 +56,8 @@ def photos(tmp_path):
 def tracked(collection, photos):
     assert len(collection.sync(photos).new) == 12
     for name in files(collection, photos):
-        own = {"text": f"caption {name}", "labels": ["dog"], "fields": {"place": "Rome"}}
-        collection.annotate(Item(id=name, **own))
+        details = {"text": f"caption {name}", "labels": ["dog"], "fields": {"place": "Rome"}}
+        collection.annotate(Item(id=name, **details))
     return collection
 
 
@@ -182,7 +182,7 @@ def test_a_folder_that_was_moved_as_a_whole_keeps_its_items(tracked, photos, tmp
 
 
 def counts(report):
-    return tuple(len(each) for each in (report.new, report.changed, report.moved, report.deleted))
+    return tuple(len(ids) for ids in (report.new, report.changed, report.moved, report.deleted))
 
 
 def test_restored_files_regain_their_annotations_under_any_name(tracked, photos):
@@ -227,7 +227,7 @@ def test_captions_set_while_changed_files_are_read_are_kept(
     add, n_given = sync.add_items, []
 
     def add_late(opened, items, progress, *, put):
-        def put_late(store, part):  # what is stored was described before this was given
+        def put_late(store, part):  # the items were encoded before this text was set
             if not n_given:
                 n_given.append(len(part))
                 with Collection.open(path) as other:
@@ -340,8 +340,8 @@ def test_parallel_syncs_leave_no_duplicates(collection, path, photos):
     assert other.stdout.readline() == "open\n"
     events = []
 
-    def let_other(done, total, what):  # after the plan was made
-        if what == "looking for changes" and done == total - 1:
+    def let_other(done, total, stage):  # after the plan was made
+        if stage == "looking for changes" and done == total - 1:
             other.stdin.write("\n")
             other.stdin.flush()
             events.append(other.stdout.readline())

@@ -148,7 +148,7 @@ def test_a_file_of_vectors_is_built_from_and_added_as_the_command_does(tmp_path)
     data = acqh.make_multiview(60, n_labels=3, random_state=0)
     first, later = tmp_path / "first.npz", tmp_path / "later.npz"
     for path, rows in ((first, slice(50)), (later, slice(50, 60))):
-        np.savez(path, **{view: each[rows] for view, each in data.views.items()},
+        np.savez(path, **{view: X[rows] for view, X in data.views.items()},
                  ids=np.arange(60)[rows])  # fmt: skip
     with Collection.build(first, tmp_path / "c.acqh", n_components=4) as collection:
         assert collection.add(later).ids == tuple(map(str, range(50, 60)))
@@ -156,14 +156,16 @@ def test_a_file_of_vectors_is_built_from_and_added_as_the_command_does(tmp_path)
 
 
 class MeanColour(BaseEstimator):
-    """Describe a picture by its mean colour above a floor that is learnt."""
+    """Encode a picture as its mean colour above a fitted floor."""
 
     def fit(self, pictures, y=None):  # noqa: ARG002
-        self.floor_ = np.min([self._mean(each) for each in pictures], axis=0)
+        self.floor_ = np.min([self._mean(picture) for picture in pictures], axis=0)
         return self
 
     def transform(self, pictures):
-        return np.array([self._mean(each) - self.floor_ + 1 for each in pictures], dtype=np.float32)
+        return np.array(
+            [self._mean(picture) - self.floor_ + 1 for picture in pictures], dtype=np.float32
+        )
 
     def get_state(self):
         return {"floor": self.floor_}
@@ -192,7 +194,7 @@ def test_texts_of_items_with_features_are_found_by_keywords(tmp_path):
 def test_a_custom_encoder_is_fitted_stored_and_loaded(tmp_path, make_items, monkeypatch):
     monkeypatch.delitem(named.STORED, "MeanColour", raising=False)
     with pytest.raises(InvalidInputError, match="MeanColour"):
-        # Said at once, not after all pictures have been described.
+        # Raised at once, not after all pictures have been encoded.
         Collection.build(iter([None]), tmp_path / "c.acqh", image_encoder=MeanColour())
     register_encoder(MeanColour)
     Collection.build(make_items(), tmp_path / "c.acqh", image_encoder=MeanColour()).close()

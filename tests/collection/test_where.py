@@ -50,46 +50,46 @@ def collection(tmp_path_factory):
         yield built
 
 
-def found(collection, where):
+def ids_of(collection, where):
     hits = collection.search(text="dog rose", k=200, where=where).hits
     return {hit.id for hit in hits}
 
 
-def equal(value, wanted):
-    """Say whether a stored value is the wanted one: the obvious way."""
-    return isinstance(value, str) == isinstance(wanted, str) and value == wanted
+def equal(value, expected):
+    """Return whether a stored value is the expected one, in the obvious way."""
+    return isinstance(value, str) == isinstance(expected, str) and value == expected
 
 
-@pytest.mark.parametrize("wanted", [*ODD_NUMBERS, 1.0, 7.0, 70.0, False, 10.0**20, 2.0**53])
-def test_numbers_are_found_exactly(collection, wanted):
+@pytest.mark.parametrize("condition", [*ODD_NUMBERS, 1.0, 7.0, 70.0, False, 10.0**20, 2.0**53])
+def test_numbers_are_found_exactly(collection, condition):
     values = [*ODD_NUMBERS, *ODD_TEXTS]
-    expected = {str(n) for n, value in enumerate(values) if equal(value, wanted)}
-    assert found(collection, {"value": wanted}) == expected
-    if not isinstance(wanted, bool):  # on the command line all values are texts
-        texts = {str(n) for n, value in enumerate(values) if value == str(wanted)}
-        assert found(collection, f"value={wanted}") == expected | texts
+    expected = {str(n) for n, value in enumerate(values) if equal(value, condition)}
+    assert ids_of(collection, {"value": condition}) == expected
+    if not isinstance(condition, bool):  # on the command line all values are texts
+        texts = {str(n) for n, value in enumerate(values) if value == str(condition)}
+        assert ids_of(collection, f"value={condition}") == expected | texts
 
 
-@pytest.mark.parametrize("wanted", ODD_TEXTS)
-def test_texts_are_found_exactly(collection, wanted):
-    expected = {str(len(ODD_NUMBERS) + ODD_TEXTS.index(wanted))}
-    if wanted in ("1", "1.0", "true"):  # on the command line all values are texts
+@pytest.mark.parametrize("condition", ODD_TEXTS)
+def test_texts_are_found_exactly(collection, condition):
+    expected = {str(len(ODD_NUMBERS) + ODD_TEXTS.index(condition))}
+    if condition in ("1", "1.0", "true"):  # on the command line all values are texts
         expected.add(str(ODD_NUMBERS.index(True)))
-    if wanted == "007":
+    if condition == "007":
         expected.add(str(ODD_NUMBERS.index(7)))
-    assert found(collection, {"value": wanted}) == expected
+    assert ids_of(collection, {"value": condition}) == expected
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_fields_are_found_by_any_name(collection, name):
-    assert found(collection, {name: 7}) == {name}
-    assert found(collection, {name: 8}) == set()
+    assert ids_of(collection, {name: 7}) == {name}
+    assert ids_of(collection, {name: 8}) == set()
 
 
 def test_many_values_and_several_conditions_hold_together(collection):
     everything = {str(n) for n in range(len(ODD_NUMBERS) + len(ODD_TEXTS))}
-    assert found(collection, {"year": list(range(1000))}) == everything
-    assert found(collection, {"value": [7, 2.5], "label": "animal"}) == {"7", "9"} & {
+    assert ids_of(collection, {"year": list(range(1000))}) == everything
+    assert ids_of(collection, {"value": [7, 2.5], "label": "animal"}) == {"7", "9"} & {
         str(n) for n in range(1, 30, 2)
     }
 
@@ -97,8 +97,8 @@ def test_many_values_and_several_conditions_hold_together(collection):
 def test_every_label_that_can_be_stored_can_be_searched_for(collection):
     longest = "y" * MAX_NAME_CHARACTERS
     collection.upsert(Item(text="dog", labels=[longest, "nul\x00label"], id="long"))
-    assert found(collection, {"label": longest}) == {"long"}
-    assert found(collection, {"label": "nul\x00label"}) == {"long"}
+    assert ids_of(collection, {"label": longest}) == {"long"}
+    assert ids_of(collection, {"label": "nul\x00label"}) == {"long"}
     with pytest.raises(CollectionError, match="more than 1,000"):
         collection.add(Item(text="dog", labels=[longest + "y"]), strict=True)
     collection.remove("long")
@@ -107,15 +107,15 @@ def test_every_label_that_can_be_stored_can_be_searched_for(collection):
 def test_an_unknown_field_is_rejected_with_the_list_of_fields(collection):
     for condition in ("yeer=70", {"label": "animal", "yeer": 70}):
         with pytest.raises(CollectionError, match="; there are: label, "):
-            found(collection, condition)
+            ids_of(collection, condition)
         with pytest.raises(CollectionError, match="field"):
             collection.browse(where=condition)
-    assert found(collection, {"year": 71}) == set()
+    assert ids_of(collection, {"year": 71}) == set()
 
 
 def test_an_unknown_label_is_rejected_with_the_list_of_labels(collection):
     for condition in ("label=qqq", {"label": ["animal", "qqq"]}, {"year": 70, "label": "qqq"}):
-        for ask in (collection.browse, lambda where: found(collection, where)):
+        for ask in (collection.browse, lambda where: ids_of(collection, where)):
             with pytest.raises(CollectionError, match=r"qqq.*animal"):
                 ask(where=condition)
 
@@ -126,27 +126,27 @@ def test_booleans_are_found_by_text(collection, text, expected):
         Item(text="dog", id=name, fields={"favourite": name == "yes"}) for name in ("yes", "no")
     ]
     collection.upsert(built)
-    assert found(collection, f"favourite={text}") == expected
-    assert found(collection, {"favourite": text}) == expected
+    assert ids_of(collection, f"favourite={text}") == expected
+    assert ids_of(collection, {"favourite": text}) == expected
     collection.remove(["yes", "no"])
 
 
 def test_the_text_true_is_not_read_as_a_boolean(collection):
     collection.upsert(Item(text="dog", id="text", fields={"answer": "true"}))
-    assert found(collection, "answer=true") == {"text"}
-    assert found(collection, "answer=True") == set()
+    assert ids_of(collection, "answer=true") == {"text"}
+    assert ids_of(collection, "answer=True") == set()
     collection.remove("text")
 
 
 def test_labels_in_the_plural_are_labels(collection):
     assert (
-        found(collection, {"labels": "animal"}) == found(collection, {"label": "animal"}) != set()
+        ids_of(collection, {"labels": "animal"}) == ids_of(collection, {"label": "animal"}) != set()
     )
 
 
 @pytest.mark.parametrize("typed", ["Animal", "animals", "anmal"])
 def test_an_unknown_label_is_rejected_with_a_suggestion(collection, typed):
-    for ask in (collection.browse, lambda where: found(collection, where)):
+    for ask in (collection.browse, lambda where: ids_of(collection, where)):
         with pytest.raises(CollectionError, match=f"label '{typed}'; did you mean 'animal'"):
             ask(where={"label": typed})
 
@@ -170,8 +170,8 @@ def test_a_number_does_not_match_its_text(tmp_path):
     with Collection.build(
         items, tmp_path / "c.acqh", n_components=2, text_encoder="tfidf"
     ) as built:
-        assert found(built, {"year": 2000}) == {"number"}
-        assert found(built, {"year": "2000"}) == found(built, "year=2000") == {"number", "text"}
+        assert ids_of(built, {"year": 2000}) == {"number"}
+        assert ids_of(built, {"year": "2000"}) == ids_of(built, "year=2000") == {"number", "text"}
 
 
 def test_fields_of_nothing_are_fields_and_an_empty_collection_has_any(tmp_path):
@@ -196,10 +196,10 @@ values = st.one_of(
 )
 
 
-@given(name=names, stored=values, wanted=st.data())
-def test_any_value_is_found_by_itself_and_by_no_other(collection, name, stored, wanted):
-    other = wanted.draw(st.one_of(values, st.just(stored)))
+@given(name=names, stored=values, draws=st.data())
+def test_any_value_is_found_by_itself_and_by_no_other(collection, name, stored, draws):
+    other = draws.draw(st.one_of(values, st.just(stored)))
     collection.upsert(Item(text="dog", id="drawn", fields={name: stored}))
-    assert "drawn" in found(collection, {name: stored})
+    assert "drawn" in ids_of(collection, {name: stored})
     if not isinstance(other, str) or isinstance(stored, str):  # a text also finds its number
-        assert ("drawn" in found(collection, {name: other})) == equal(stored, other)
+        assert ("drawn" in ids_of(collection, {name: other})) == equal(stored, other)

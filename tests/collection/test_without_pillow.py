@@ -47,7 +47,9 @@ def texts():
 
 def test_a_collection_of_texts_is_built_searched_and_extended_without_pillow(tmp_path):
     table = tmp_path / "texts.jsonl"
-    table.write_text("".join(json.dumps({"id": it.id, "text": it.text}) + "\n" for it in texts()))
+    table.write_text(
+        "".join(json.dumps({"id": item.id, "text": item.text}) + "\n" for item in texts())
+    )
     ids = run_without_pillow(
         """
         from acqh.collection import Collection, Item
@@ -98,13 +100,14 @@ def test_texts_added_to_images_do_not_call_the_image_network(tmp_path, monkeypat
     Image = pytest.importorskip("PIL.Image")
     pytest.importorskip("onnxruntime")
     images = [
-        Item(Image.new("RGB", (40, 40), it.text.split()[1]), it.text, id=it.id) for it in texts()
+        Item(Image.new("RGB", (40, 40), item.text.split()[1]), item.text, id=item.id)
+        for item in texts()
     ]
     with Collection.build(images, tmp_path / "images.acqh", text_encoder="tfidf") as built:
         calls = []
         forward = EfficientNetLite0._forward
         monkeypatch.setattr(
-            EfficientNetLite0, "_forward", lambda *given: calls.append(1) or forward(*given)
+            EfficientNetLite0, "_forward", lambda *arguments: calls.append(1) or forward(*arguments)
         )
         built.add(Item(text="a red dog on a boat", id="new"))
         assert built.item("new").encoded_from == "text"

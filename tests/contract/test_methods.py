@@ -52,8 +52,8 @@ each_kind = pytest.mark.parametrize("name", ["acqh", "dch", "label-ridge"])
 
 def make(name, **changes):
     cls = acqh.methods.get(name)
-    known = cls().get_params()
-    return cls(**{key: value for key, value in (SMALL | changes).items() if key in known})
+    parameters = cls().get_params()
+    return cls(**{key: value for key, value in (SMALL | changes).items() if key in parameters})
 
 
 def fit_quietly(method, views, labels=None):

@@ -18,8 +18,8 @@ def test_all_forms_of_the_same_labels_agree():
         [["ant"], ["cow", "bee"], []],
     ]
     for form in forms:
-        matrix, got = as_label_matrix(form, names)
-        assert got == names
+        matrix, result_names = as_label_matrix(form, names)
+        assert result_names == names
         assert matrix.dtype == np.uint8
         np.testing.assert_array_equal(matrix.toarray() if sp.issparse(matrix) else matrix, dense)
 

@@ -42,8 +42,8 @@ WHOLE = Outer(
 
 
 def sent(value: Any) -> Any:
-    described, arrays = pack(value, HOMES)
-    return unpack(json.loads(json.dumps(described, allow_nan=False)), arrays, HOMES)
+    header, arrays = pack(value, HOMES)
+    return unpack(json.loads(json.dumps(header, allow_nan=False)), arrays, HOMES)
 
 
 def test_every_storable_value_is_read_back() -> None:
@@ -64,9 +64,9 @@ def test_names_that_contain_one_another_do_not_meet() -> None:
 
 
 def test_loaded_arrays_are_writable() -> None:
-    described, arrays = pack(np.ones(2), {})
+    header, arrays = pack(np.ones(2), {})
     arrays["array"].flags.writeable = False
-    restored = unpack(described, arrays, {})
+    restored = unpack(header, arrays, {})
     restored += 1
     assert restored.tolist() == [2.0, 2.0]
 
@@ -95,12 +95,12 @@ def test_fields_have_the_types_of_their_annotations(fields: dict[str, Any], mess
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     if isinstance(value, dict):
-        inner = [places(each, (*path, key)) for key, each in value.items()]
+        inner = [places(child, (*path, key)) for key, child in value.items()]
     elif isinstance(value, list):
-        inner = [places(each, (*path, place)) for place, each in enumerate(value)]
+        inner = [places(child, (*path, place)) for place, child in enumerate(value)]
     else:
         inner = []
-    return [path, *(each for own in inner for each in own)]
+    return [path, *(child_path for paths in inner for child_path in paths)]
 
 
 NESTED: Any = []
@@ -113,15 +113,15 @@ JUNK = st.sampled_from(
 
 @given(st.data())
 def test_damaged_descriptions_raise_nothing_else(data: st.DataObject) -> None:
-    described, arrays = pack(WHOLE, HOMES)
-    described = copy.deepcopy(described)
-    path = data.draw(st.sampled_from(places(described)[1:]))
-    where = described
+    header, arrays = pack(WHOLE, HOMES)
+    header = copy.deepcopy(header)
+    path = data.draw(st.sampled_from(places(header)[1:]))
+    where = header
     for key in path[:-1]:
         where = where[key]
     where[path[-1]] = data.draw(JUNK)
     with suppress(InvalidInputError):
-        unpack(described, arrays, HOMES)
+        unpack(header, arrays, HOMES)
 
 
 def test_endless_nesting_is_rejected() -> None:

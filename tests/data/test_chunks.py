@@ -134,7 +134,7 @@ def write_zarr(data: MultiViewData, folder: Path) -> Path:
                 continue
             chunks = (3, *array.shape[1:])
             shards = (6, *array.shape[1:]) if name == "image" else None
-            made = group.create_array(
+            written = group.create_array(
                 name,
                 shape=array.shape,
                 dtype=array.dtype,
@@ -142,20 +142,20 @@ def write_zarr(data: MultiViewData, folder: Path) -> Path:
                 shards=shards,
                 config={"write_empty_chunks": True},
             )
-            made[...] = array
+            written[...] = array
         for name, texts in {
             "ids": data.ids,
             "label_names": np.array(data.label_names),
             "item_caption": data.items["caption"],
         }.items():
-            made = group.create_array(
+            written = group.create_array(
                 name,
                 shape=texts.shape,
                 dtype=str,
                 chunks=(4,),
                 config={"write_empty_chunks": True},
             )
-            made[...] = texts.astype(object)
+            written[...] = texts.astype(object)
     return folder / "data"
 
 

@@ -24,7 +24,7 @@ def chunks_of(path: Path, view: str, size: int = 4) -> np.ndarray:
     sent = [pickle.loads(pickle.dumps(chunk)) for chunk in chunks]  # noqa: S301
     rows = [chunk.read() for chunk in sent[::-1]]
     in_order = [chunk.views[view] for chunk in read_chunks(chunks)]
-    apart = [each.views[view] for each in rows[::-1]]
+    apart = [row.views[view] for row in rows[::-1]]
     np.testing.assert_array_equal(np.concatenate(apart), np.concatenate(in_order))
     return np.concatenate(apart)
 
@@ -104,8 +104,8 @@ def test_folders_written_by_save_to_disk_are_read(tmp_path: Path, dataset) -> No
     assert data.items["text"].tolist() == CAPTIONS
     np.testing.assert_array_equal(chunks_of(tmp_path / "set", "embedding"), IMAGE)
     records = [record for _, record in read_records(tmp_path / "set")]
-    assert [each["image"] for each in records] == [png(n) for n in range(25)]
-    assert [each["label"] for each in records[:3]] == ["cat", "dog", "cat"]
+    assert [record["image"] for record in records] == [png(n) for n in range(25)]
+    assert [record["label"] for record in records[:3]] == ["cat", "dog", "cat"]
 
 
 def test_splits_that_save_to_disk_wrote_are_the_official_ones(tmp_path: Path, dataset) -> None:
@@ -219,8 +219,8 @@ def test_samples_of_img2dataset_are_records_and_failed_rows_are_none(tmp_path: P
     parquet.write_table(arrow.table(facts), tmp_path / "00000.parquet")
     (tmp_path / "00000_stats.json").write_text("{}")
     records = [record for _, record in read_records(tmp_path)]
-    assert [each["id"] for each in records] == [keys[0], keys[2], keys[3]]
-    assert [each["text"] for each in records] == [CAPTIONS[0], CAPTIONS[2], CAPTIONS[3]]
+    assert [record["id"] for record in records] == [keys[0], keys[2], keys[3]]
+    assert [record["text"] for record in records] == [CAPTIONS[0], CAPTIONS[2], CAPTIONS[3]]
     assert records[2]["image"] == png(3)
     assert records[2]["width"] == 3
 

@@ -27,7 +27,7 @@ def test_a_matrix_written_by_pandas_has_numbered_columns(tmp_path: Path, index: 
     pandas.DataFrame(VECTORS).to_csv(tmp_path / "v.csv", index=index)
     data = read(tmp_path / "v.csv")
     np.testing.assert_allclose(data.views["vectors"], VECTORS)
-    assert [int(each) for each in data.ids] == [0, 1, 2, 3, 4]
+    assert [int(item_id) for item_id in data.ids] == [0, 1, 2, 3, 4]
 
 
 def test_a_row_of_bare_numbers_that_is_too_short_is_named(tmp_path: Path) -> None:
@@ -80,9 +80,11 @@ def test_a_table_of_immich_is_read_however_it_was_dumped(tmp_path: Path, kind: s
     """CSV with a header; what COPY writes, without one; and the script of pg_dump."""
     ids = [f"3f0c-{n}" for n in range(len(VECTORS))]
     path = tmp_path / f"smart_search.{kind}"
-    copied = "".join(f"{each}\t{as_list(row)}\n" for each, row in zip(ids, VECTORS, strict=True))
+    copied = "".join(
+        f"{item_id}\t{as_list(row)}\n" for item_id, row in zip(ids, VECTORS, strict=True)
+    )
     if kind == "csv":
-        lines = (f'{each},"{as_list(row)}"\n' for each, row in zip(ids, VECTORS, strict=True))
+        lines = (f'{item_id},"{as_list(row)}"\n' for item_id, row in zip(ids, VECTORS, strict=True))
         path.write_text("assetId,embedding\n" + "".join(lines))
     elif kind == "tsv":
         path.write_text(copied)

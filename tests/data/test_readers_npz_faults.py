@@ -20,7 +20,7 @@ def iter_chunks(path, **options):
     return read_chunks(list_chunks(path, **options))
 
 
-PIECES = {
+ARRAYS = {
     "text_data": np.ones(3),
     "text_indices": np.array([0, 1, 0]),
     "text_indptr": np.array([0, 2, 3]),
@@ -215,7 +215,7 @@ def test_arrays_of_records_are_rejected_where_needed(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("chunked", [False, True])
 def test_contradictory_sparse_arrays_are_rejected(tmp_path, change, message, chunked) -> None:
-    np.savez(tmp_path / "a.npz", **{**PIECES, **change})
+    np.savez(tmp_path / "a.npz", **{**ARRAYS, **change})
     action = read_in_chunks if chunked else read
     with pytest.raises(CorruptBundleError, match=message):
         action(tmp_path / "a.npz")
@@ -223,7 +223,7 @@ def test_contradictory_sparse_arrays_are_rejected(tmp_path, change, message, chu
 
 @pytest.mark.parametrize("missing", ["text_data", "text_shape"])
 def test_missing_sparse_arrays_are_named(tmp_path: Path, missing: str) -> None:
-    np.savez(tmp_path / "a.npz", **{k: v for k, v in PIECES.items() if k != missing})
+    np.savez(tmp_path / "a.npz", **{k: v for k, v in ARRAYS.items() if k != missing})
     with pytest.raises(CorruptBundleError, match=f"'text' of a.npz lacks {missing}"):
         read(tmp_path / "a.npz")
 

@@ -342,7 +342,7 @@ def test_class_numbers_may_count_the_label_names(tmp_path: Path, save: Save, lab
     path = save(tmp_path / "pairs", pairs(labels=pa.array(labels)))
     data = read(path, label_names=["cat", "dog"])
     assert data.label_names == ("cat", "dog")
-    sets = [each if isinstance(each, list) else [each] for each in labels]
+    sets = [names if isinstance(names, list) else [names] for names in labels]
     expected = [[int(number in (row or [])) for number in (0, 1)] for row in sets]
     np.testing.assert_array_equal(data.labels, expected)
     chunks = list(read_in_chunks(path, chunk_size=4, label_names=["cat", "dog"]))

@@ -26,14 +26,14 @@ def write(path: Path, form: int = 3, chunk_rows: int = 4, **arrays: Any) -> Path
     for name, values in arrays.items():
         array = np.asarray(values)
         texts = array.dtype.kind == "U"
-        made = group.create_array(
+        written = group.create_array(
             name,
             shape=array.shape,
             dtype=str if texts else array.dtype,
             chunks=(chunk_rows, *array.shape[1:]),
             config={"write_empty_chunks": True},
         )
-        made[...] = array.astype(object) if texts else array
+        written[...] = array.astype(object) if texts else array
     return path
 
 
@@ -91,7 +91,7 @@ def test_a_damaged_chunk_is_an_error_that_names_the_array(tmp_path: Path, form: 
 
 def edit(path: Path, name: str, **changes: Any) -> None:
     file = next(
-        path / name / each for each in ("zarr.json", ".zarray") if (path / name / each).exists()
+        path / name / name_ for name_ in ("zarr.json", ".zarray") if (path / name / name_).exists()
     )
     file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 

@@ -139,7 +139,7 @@ def test_the_command_line_builds_with_one_model_for_images_and_texts(folder, tmp
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, (done.output, done.exception)
     with Collection.open(tmp_path / "table.acqh") as collection:
-        kinds = {view: type(each) for view, each in collection.opened.facts.encoders.items()}
+        kinds = {view: type(encoder) for view, encoder in collection.opened.facts.encoders.items()}
     assert kinds == {"image": ClipImages, "text": ClipTexts}
 
 
@@ -188,10 +188,10 @@ def test_a_file_that_is_no_network_is_named(folder, content):
 
 def test_damaged_headers_raise_no_other_error(folder):
     path = folder / "onnx" / "text_model.onnx"
-    whole = path.read_bytes()
+    content = path.read_bytes()
     rng = np.random.default_rng(0)
     for _ in range(200):
-        damaged = bytearray(whole[: rng.integers(1, len(whole))])
+        damaged = bytearray(content[: rng.integers(1, len(content))])
         damaged[rng.integers(len(damaged))] = rng.integers(256)
         path.write_bytes(damaged)
         with suppress(InvalidInputError):

@@ -51,11 +51,11 @@ def test_paths_bytes_and_images_give_the_same_features(tmp_path: Path) -> None:
     assert (rows == rows[0]).all()
 
 
-def test_images_are_described_one_by_one() -> None:
+def test_images_are_encoded_one_by_one() -> None:
     pictures = [picture(seed, (40 + seed, 70)) for seed in range(4)]
-    whole = HogColor().transform(pictures)
+    together = HogColor().transform(pictures)
     parts = [HogColor().transform([item]) for item in pictures]
-    np.testing.assert_array_equal(whole, np.vstack(parts))
+    np.testing.assert_array_equal(together, np.vstack(parts))
 
 
 def test_no_images_give_no_rows() -> None:
@@ -121,18 +121,18 @@ def test_usual_formats_are_read(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["GIF", "JPEG", "PNG", "TIFF", "WEBP"])
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.5])
 def test_truncated_images_are_rejected_by_name(kind: str, share: float) -> None:
-    whole = as_bytes(picture(), kind)
+    content = as_bytes(picture(), kind)
     with pytest.raises(ImageError, match="image 1"):
-        HogColor().transform([whole, whole[: int(share * len(whole))]])
+        HogColor().transform([content, content[: int(share * len(content))]])
 
 
 def test_damaged_images_are_read_or_rejected_but_nothing_else() -> None:
     rng = np.random.default_rng(0)
     for kind in ("GIF", "JPEG", "PNG", "TIFF", "WEBP"):
-        whole = as_bytes(picture(size=(24, 24)), kind)
+        content = as_bytes(picture(size=(24, 24)), kind)
         for _ in range(20):
-            damaged = bytearray(whole)
-            for place in rng.integers(0, len(whole), 5):
+            damaged = bytearray(content)
+            for place in rng.integers(0, len(content), 5):
                 damaged[place] = rng.integers(256)
             try:
                 row = HogColor(max_pixels=10_000).transform([bytes(damaged)])

@@ -48,7 +48,7 @@ class Hub(BaseHTTPRequestHandler):
         self.server.asked.append(self.path)
         parts = self.path.strip("/").split("/")
         if parts[:2] == ["api", "models"]:
-            return self.describe("/".join(parts[2:4]), parts[5] if len(parts) > 5 else "main")
+            return self.model_info("/".join(parts[2:4]), parts[5] if len(parts) > 5 else "main")
         if len(parts) > 4 and parts[2] == "resolve":
             return self.give("/".join(parts[:2]), parts[3], "/".join(parts[4:]))
         return self.answer(404)
@@ -58,7 +58,7 @@ class Hub(BaseHTTPRequestHandler):
         commit = max(commits, default="") if revision == "main" else revision
         return commit, commits.get(commit)
 
-    def describe(self, repository, revision):
+    def model_info(self, repository, revision):
         commit, folder = self.folder(repository, revision)
         if folder is None:
             return self.answer(404, {"X-Error-Code": "RepoNotFound"})

@@ -46,11 +46,11 @@ def test_a_large_image_comes_out_small_and_looks_the_same(kind: str) -> None:
 @pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "RGBA", "CMYK"])
 def test_bands_do_not_show(mode: str) -> None:
     image = smooth(2100, 1100, mode)
-    whole = read_image(image)
-    assert whole.size == (2100, 1100)  # more than one band
+    full = read_image(image)
+    assert full.size == (2100, 1100)  # more than one band
     white = Image.new("RGBA", image.size, "white")
     white.alpha_composite(image.convert("RGBA"))
-    np.testing.assert_array_equal(np.asarray(whole), np.asarray(white.convert("RGB")))
+    np.testing.assert_array_equal(np.asarray(full), np.asarray(white.convert("RGB")))
 
 
 def test_an_image_that_is_small_enough_keeps_every_pixel() -> None:
@@ -112,13 +112,13 @@ def test_strips_show_what_the_whole_image_shows(
     if "A" in mode:
         image.putalpha(image.getchannel(0))
     content = as_bytes(image, kind, **options)
-    whole = read_image(content, side=100)
+    full = read_image(content, side=100)
     with image_limit(1_000_000):
         strips = read_image(content, side=100)
         for end in (len(content) // 2, len(content) - 40):
             with suppress(ImageError):
                 read_image(content[:end], side=100)
-    np.testing.assert_array_equal(np.asarray(strips), np.asarray(whole))
+    np.testing.assert_array_equal(np.asarray(strips), np.asarray(full))
 
 
 @pytest.mark.parametrize(
@@ -130,10 +130,10 @@ def test_tiles_and_strips_of_other_programs_are_read(options: dict[str, Any], de
     pixels = np.asarray(smooth(1_900, 1_303)).astype(depth) * (257 if depth is np.uint16 else 1)
     file = BytesIO()
     tifffile.imwrite(file, pixels, photometric="rgb", **options)
-    whole = read_image(file.getvalue(), side=100)
+    full = read_image(file.getvalue(), side=100)
     with image_limit(1_000_000):
         strips = read_image(file.getvalue(), side=100)
-    np.testing.assert_array_equal(np.asarray(strips), np.asarray(whole))
+    np.testing.assert_array_equal(np.asarray(strips), np.asarray(full))
 
 
 def test_panoramas_are_read_reduced_whatever_their_shape() -> None:

@@ -84,9 +84,9 @@ def test_a_word_may_be_incomplete():
 
 def test_english_texts_are_encoded_by_minilm_to_the_bit():
     texts = ["a dog", "Ein Hund spielt", "the lighthouse"]
-    rows, wanted = MiniLM().transform(texts), MiniLM(language="en").transform(texts)
-    np.testing.assert_array_equal(rows[[0, 2]], wanted[[0, 2]])
-    assert not np.array_equal(rows[1], wanted[1])
+    rows, expected = MiniLM().transform(texts), MiniLM(language="en").transform(texts)
+    np.testing.assert_array_equal(rows[[0, 2]], expected[[0, 2]])
+    assert not np.array_equal(rows[1], expected[1])
 
 
 def test_translations_are_near_to_each_other():

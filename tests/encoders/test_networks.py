@@ -1,4 +1,4 @@
-"""Encoders that run a network: batches change nothing, other weights are refused."""
+"""Encoders that run a network: batches change nothing, other weights are rejected."""
 
 import json
 import sys
@@ -35,18 +35,18 @@ def test_the_weights_of_efficientnet_are_part_of_the_package_and_small():
     assert len((files("acqh.encoders") / "efficientnet.npz").read_bytes()) <= 7_000_000
     weights = EfficientNetLite0().folded_weights()
     assert weights["_conv_head.weight"].shape == (1280, 320, 1, 1)
-    assert sum(each.size for each in weights.values()) > 3_000_000
+    assert sum(array.size for array in weights.values()) > 3_000_000
 
 
 def test_efficientnet_gives_1280_numbers_whatever_the_batches():
     one = EfficientNetLite0(size=64, batch_size=2).fit([])
-    found = one.transform(iter(pictures()))
-    assert found.shape == (5, 1280)
-    assert found.dtype == np.float32
+    features = one.transform(iter(pictures()))
+    assert features.shape == (5, 1280)
+    assert features.dtype == np.float32
     with limit_threads(1):
         again = restored(EfficientNetLite0(size=64, batch_size=5)).transform(pictures())
-    np.testing.assert_array_equal(found, again)
-    assert np.ptp(found, axis=0).max() > 0
+    np.testing.assert_array_equal(features, again)
+    assert np.ptp(features, axis=0).max() > 0
     assert one.transform([]).shape == (0, 1280)
 
 
@@ -73,7 +73,7 @@ TEXTS = [
 ]
 
 
-def test_pieces_of_words_are_those_of_the_tokenizers_package(tmp_path):
+def test_tokens_are_those_of_the_tokenizers_package(tmp_path):
     tokenizers = pytest.importorskip("tokenizers")
     (tmp_path / "vocab.txt").write_text("\n".join(vocabulary()), encoding="utf-8")
     reference = tokenizers.BertWordPieceTokenizer(str(tmp_path / "vocab.txt"), lowercase=True)
@@ -87,10 +87,10 @@ def test_pieces_of_words_are_those_of_the_tokenizers_package(tmp_path):
 
 def test_minilm_knows_that_an_automobile_is_a_car():
     encoder = MiniLM().fit([])
-    found = encoder.transform(["automobile", "a red car", "a bunch of flowers", ""])
-    assert found.shape == (4, 384)
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), [1, 1, 1, 0], rtol=1e-5)
-    assert found[0] @ found[1] > found[0] @ found[2] + 0.2
+    features = encoder.transform(["automobile", "a red car", "a bunch of flowers", ""])
+    assert features.shape == (4, 384)
+    np.testing.assert_allclose(np.linalg.norm(features, axis=1), [1, 1, 1, 0], rtol=1e-5)
+    assert features[0] @ features[1] > features[0] @ features[2] + 0.2
 
 
 def test_minilm_gives_a_text_the_same_numbers_in_any_company():
@@ -107,8 +107,8 @@ def test_auto_is_the_best_that_is_installed_and_says_so_where_it_is_not(monkeypa
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     for view, second, extra in (("image", "hog", "images"), ("text", "tfidf", "images")):
         with pytest.warns(EncoderFallbackWarning, match=rf"{second}.*acqh\[{extra}\]"):
-            found = make_encoder("auto", view=view)
-        assert repr(found) == repr(make_encoder(second, view=view))
+            default = make_encoder("auto", view=view)
+        assert repr(default) == repr(make_encoder(second, view=view))
 
 
 def test_encoders_that_do_not_exist_are_named_with_those_that_do():

@@ -21,10 +21,10 @@ words = st.lists(st.sampled_from(["dog", "Cat", "red", "ÉTÉ", "2"]), max_size=
 @given(texts=st.lists(words, min_size=1, max_size=6), new=st.lists(words, min_size=1, max_size=4))
 def test_counts_are_those_of_a_loop(texts: list[str], new: list[str]) -> None:
     encoder = tfidf_vectorizer(use_idf=False, norm=None).fit([*texts, "dog"])
-    known = encoder.get_feature_names_out().tolist()
-    assert known == sorted({word.lower() for text in [*texts, "dog"] for word in text.split()})
+    vocabulary = encoder.get_feature_names_out().tolist()
+    assert vocabulary == sorted({word.lower() for text in [*texts, "dog"] for word in text.split()})
     for row, text in zip(encoder.transform(new).toarray(), new, strict=True):
-        assert row.tolist() == [text.lower().split().count(word) for word in known]
+        assert row.tolist() == [text.lower().split().count(word) for word in vocabulary]
 
 
 def test_components_are_the_svd_of_the_weights() -> None:

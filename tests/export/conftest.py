@@ -35,7 +35,7 @@ def same_top(index, queries):
     ours = index.search(queries, K + 1)
 
     def check(ids, scores, *, name=lambda identifier: identifier):
-        ids = np.array([[name(each) for each in row] for row in ids])
+        ids = np.array([[name(item) for item in row] for row in ids])
         np.testing.assert_allclose(scores, ours.scores[:, :K], rtol=1e-5, atol=1e-5)
         for mine, best, result in zip(ours.ids, ours.scores, ids, strict=True):
             # Places whose score neither neighbour comes near must hold the very item.

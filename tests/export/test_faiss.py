@@ -47,7 +47,7 @@ def test_files_of_an_earlier_export_are_replaced_only_on_request(collection_path
     with pytest.raises(FileExistsError, match="exists"):
         export_faiss(index, path)
     export_faiss(index, path, overwrite=True)
-    assert [each.name for each in tmp_path.iterdir()] == ["x.faiss"]
+    assert [file.name for file in tmp_path.iterdir()] == ["x.faiss"]
     assert faiss.read_index(str(path)).search(np.eye(3, dtype=np.float32)[:1], 1)[1] == [[4]]
 
 

@@ -18,7 +18,7 @@ from acqh.quantize import decode
 def test_vectors_give_our_top_ten_by_inner_product(saved, queries, same_top, tmp_path):
     done = []
     report = export_parquet(
-        saved, tmp_path / "items.parquet", progress=lambda *each: done.append(each)
+        saved, tmp_path / "items.parquet", progress=lambda *event: done.append(event)
     )
     assert report.n_items == 10_000
     assert report.n_bytes == (tmp_path / "items.parquet").stat().st_size
@@ -96,7 +96,7 @@ def test_a_failed_export_keeps_the_previous_one(index, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         export_parquet(index, path, overwrite=True, progress=stop)
-    assert [each.name for each in tmp_path.iterdir()] == ["items.parquet"]
+    assert [file.name for file in tmp_path.iterdir()] == ["items.parquet"]
     assert path.read_bytes() == b"old"
     with pytest.raises(FileExistsError, match="exists"):
         export_parquet(index, path)

@@ -155,11 +155,11 @@ def test_a_site_with_words_of_paths_gives_the_hits_of_the_collection(node, tmp_p
         input=json.dumps(data), capture_output=True, encoding="utf-8", timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    for text, hits, found in zip(queries, expected, json.loads(done.stdout), strict=True):
-        assert [score for _, score, _ in found] == pytest.approx([hit.score for hit in hits]), text
+    for text, hits, answer in zip(queries, expected, json.loads(done.stdout), strict=True):
+        assert [score for _, score, _ in answer] == pytest.approx([hit.score for hit in hits]), text
         # Items of equal scores may change places.
-        assert {n_bytes for n_bytes, _, _ in found} == {hit.fields["bytes"] for hit in hits}, text
-    same = [row for found in json.loads(done.stdout) for *_, row in found if row]
+        assert {n_bytes for n_bytes, _, _ in answer} == {hit.fields["bytes"] for hit in hits}, text
+    same = [row for answer in json.loads(done.stdout) for *_, row in answer if row]
     assert len(set(same)) == 1  # the copies
 
 
@@ -189,8 +189,8 @@ def test_a_second_export_updates_changed_files_and_removes_old_ones(collection, 
     assert report.n_removed > 0
     site(collection, tmp_path / "flags", where="label=Flags", fields=["name"])
     expected = {path.relative_to(tmp_path / "flags") for path in contents(tmp_path / "flags")}
-    kept = {path.relative_to(tmp_path / "public") for path in contents(tmp_path / "public")}
-    assert kept == {*expected, Path("CNAME")}
+    remaining = {path.relative_to(tmp_path / "public") for path in contents(tmp_path / "public")}
+    assert remaining == {*expected, Path("CNAME")}
 
 
 def test_a_folder_of_something_else_is_left_alone(collection, tmp_path):
@@ -325,7 +325,10 @@ def page(chromium, host):
     page = context.new_page()
     page.set_default_timeout(120_000)
     problems = []
-    page.on("request", lambda it: it.url.startswith((host, "blob:")) or problems.append(it.url))
+    page.on(
+        "request",
+        lambda request: request.url.startswith((host, "blob:")) or problems.append(request.url),
+    )
     page.on("console", lambda message: message.type == "error" and problems.append(message.text))
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.goto(host)
@@ -352,7 +355,7 @@ def test_a_browser_gives_the_hits_of_the_server(collection, page):
                 if mode in SERVER_ONLY.get(text, ()):
                     continue
                 shown, hits = result[f"{mode} {text}"], search_server(service, text, mode)
-                assert [each[0] for each in shown] == [hit.text for hit in hits], (mode, text)
+                assert [row[0] for row in shown] == [hit.text for hit in hits], (mode, text)
                 for hit, (_, score, match, why) in zip(hits, shown, strict=True):
                     assert (score, match) == pytest.approx((hit.score, hit.match), abs=1e-6)
                     assert tuple(why) == hit.why

@@ -69,7 +69,7 @@ def check_works(folder):
         named = set(STATIC.findall(content.decode("utf-8", "replace")))
         if name.endswith(".js"):
             imported = re.findall(rb'(?:from|import\() ?"\./(\w+\.js)"', content)
-            named |= {f"{Path(name).parent}/{each.decode()}" for each in imported}
+            named |= {f"{Path(name).parent}/{module.decode()}" for module in imported}
         unread += named - needed
         needed |= named
     assert len(needed) > 20

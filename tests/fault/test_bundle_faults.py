@@ -179,9 +179,9 @@ class Disk:
 
     def after_power_cut(self):
         """Yield every set of files that may be found, as name to content."""
-        for taken in itertools.product([False, True], repeat=len(self.pending)):
+        for choice in itertools.product([False, True], repeat=len(self.pending)):
             names = dict(self.durable)
-            for change in itertools.compress(self.pending, taken):
+            for change in itertools.compress(self.pending, choice):
                 names.update(change)
             yield {n: self.synced[number] for n, number in names.items() if number is not None}
 

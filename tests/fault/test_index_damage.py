@@ -53,7 +53,7 @@ def stored(kind, texts):
 
 
 def use(index):
-    """Do all that an index can do; a damaged one may refuse any of it, but only in one way."""
+    """Call every method of an index; a damaged one may only raise the documented error."""
     dimension = index.n_bits if isinstance(index, HammingIndex) else index.codebooks.shape[2]
     queries = np.random.default_rng(0).standard_normal((3, dimension))
     actions = [
@@ -202,11 +202,11 @@ def test_verifying_finds_values_that_contradict_each_other():
 
 def test_an_id_in_two_parts_is_found_by_verifying():
     index_type, info, members = stored("runs", False)
-    known = members["part 0"]["id_values"][5]
-    assert known not in members["part 1"]["id_values"]
+    present = members["part 0"]["id_values"][5]
+    assert present not in members["part 1"]["id_values"]
     values = members["part 1"]["id_values"].copy()
     order = np.argsort(values)
-    values[order[0]] = known
+    values[order[0]] = present
     order = np.argsort(values).astype(np.uint32)
     damaged = changed(members, "part 1", id_values=values, id_order=order)
     load(index_type, info, damaged)

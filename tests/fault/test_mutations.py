@@ -28,7 +28,9 @@ def test_damaged_files_raise_only_acqh_errors(mutate):
     result = mutate.run(seed=0, n_rounds=400, seconds=None)
     assert result["files"] == 400
     assert result["refused"] > 200
-    assert [(each["kind"], each["number"], each["error"]) for each in result["failures"]] == []
+    assert [
+        (failure["kind"], failure["number"], failure["error"]) for failure in result["failures"]
+    ] == []
 
 
 @pytest.mark.parametrize(

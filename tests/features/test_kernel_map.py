@@ -62,8 +62,8 @@ def gaussian(name: str, left: np.ndarray, right: np.ndarray, train: np.ndarray) 
     """Return the kernel of bandwidth one: of the mean squared distance of training rows."""
 
     def distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        own = [np.diag(similarity(name, it, it, train)) for it in (a, b)]
-        return own[0][:, None] + own[1][None] - 2 * similarity(name, a, b, train)
+        diagonals = [np.diag(similarity(name, X, X, train)) for X in (a, b)]
+        return diagonals[0][:, None] + diagonals[1][None] - 2 * similarity(name, a, b, train)
 
     return np.exp(-distances(left, right) / distances(train, train).mean())
 
@@ -177,7 +177,7 @@ def test_fewer_anchors_solve_the_normal_equations(seed: int, n_anchors: int) -> 
     gram = across.T @ across + RIDGE * kernel(anchors)
     expected = across @ np.linalg.solve(gram, across.T @ (Y - Y.mean(axis=0))) + Y.mean(axis=0)
     np.testing.assert_allclose(fitted.transform(X), expected, atol=2e-3)
-    # Errors of rows left out are larger than those of rows seen.
+    # Errors of held-out rows are larger than those of training rows.
     assert np.sum((left_out - Y) ** 2) > np.sum((expected - Y) ** 2)
 
 
@@ -218,7 +218,7 @@ def test_kernels_are_weighted_by_their_predictions() -> None:
 def test_the_same_seed_gives_the_same_map() -> None:
     X = np.random.default_rng(0).normal(size=(80, 3))
     maps = [KernelMap(n_anchors=20, random_state=3) for _ in range(2)]
-    result = [it.fit_to(X, smooth(X)) for it in maps]
+    result = [kernel_map.fit_to(X, smooth(X)) for kernel_map in maps]
     np.testing.assert_array_equal(*result)
     np.testing.assert_array_equal(maps[0].transform(X), maps[1].transform(X))
 
@@ -259,7 +259,7 @@ def test_a_row_of_stored_zeros_has_the_intersection_of_an_empty_one() -> None:
     empty.eliminate_zeros()
     result, expected = (
         kernel_block(side, side, 2.0)
-        for side in (prepare("intersection", it, Columns(np.ones(8))) for it in (stored, empty))
+        for side in (prepare("intersection", rows, Columns(np.ones(8))) for rows in (stored, empty))
     )
     np.testing.assert_array_equal(result, expected)
     assert result[0, 0] == 1.0
@@ -291,7 +291,10 @@ def test_rows_that_are_all_zero_have_features() -> None:
 )
 def test_invalid_parameters_are_rejected(params: dict[str, Any], message: str) -> None:
     X = np.random.default_rng(0).normal(size=(20, 3))
-    for learn in (lambda it: it.fit(X), lambda it: it.fit_to(X, smooth(X))):
+    for learn in (
+        lambda kernel_map: kernel_map.fit(X),
+        lambda kernel_map: kernel_map.fit_to(X, smooth(X)),
+    ):
         with pytest.raises(InvalidInputError, match=message):
             learn(KernelMap(**params))
 

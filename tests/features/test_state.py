@@ -58,7 +58,7 @@ def packed(fitted: Any) -> tuple[Any, dict[str, Any]]:
     return pack(fitted, HOMES)
 
 
-def described(unfitted: Any) -> Any:
+def state_of(unfitted: Any) -> Any:
     return pack(unfitted, HOMES, fitted=False)[0]
 
 
@@ -98,9 +98,9 @@ def test_a_fitted_encoder_of_texts_survives(encoder: Any, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("feature_map", [*MAPS, *TEXT_MAPS], ids=lambda kind: type(kind).__name__)
 def test_an_unfitted_map_survives_json_and_is_not_stored_as_fitted(feature_map: Any) -> None:
-    description = json.loads(json.dumps(described(feature_map)))
+    description = json.loads(json.dumps(state_of(feature_map)))
     restored = restored_of(description)
-    assert described(restored) == description
+    assert state_of(restored) == description
     with pytest.raises(NotFittedError, match="not fitted"):
         packed(restored)
 
@@ -125,7 +125,7 @@ def test_other_classes_and_functions_are_not_stored() -> None:
         Nystroem(kernel=max),
     ):
         with pytest.raises(InvalidInputError, match="cannot be stored"):
-            described(stranger)
+            state_of(stranger)
 
 
 BIAS = {"class": "Bias", "params": {}}

@@ -141,9 +141,9 @@ def quantizer_with_queries() -> Arrays:
 def compressed(queries: np.ndarray | None) -> Arrays:
     """Return codes and answers of compressed float32 vectors."""
     vectors = clusters(400, 8, n_clusters=16, seed=5).astype(np.float32)
-    asked = clusters(60, 8, n_clusters=16, seed=5).astype(np.float32) * np.float32(1.25)
+    sample = clusters(60, 8, n_clusters=16, seed=5).astype(np.float32) * np.float32(1.25)
     result = acqh.compress(vectors, queries, bytes_per_item=2, ids=np.arange(400) * 3)
-    hits = result.search(asked[:10], k=5)
+    hits = result.search(sample[:10], k=5)
     return {"codes": result.codes, "ids": hits.ids, "scores": hits.scores}
 
 
@@ -185,7 +185,9 @@ def changed_index(n_rows: int) -> Arrays:
         "filter": searched(index, queries, filter=allowed),
         "few_allowed": searched(index, queries, filter=np.arange(0, n_rows, 97)),
     }
-    return {f"{kind}_{key}": array for kind, each in kinds.items() for key, array in each.items()}
+    return {
+        f"{kind}_{key}": array for kind, arrays in kinds.items() for key, array in arrays.items()
+    }
 
 
 @case
@@ -210,7 +212,9 @@ def hamming_index() -> Arrays:
         "real": searched(index, real),
         "filter": searched(index, codes[:6], filter=np.arange(0, 500, 7)),
     }
-    return {f"{kind}_{key}": array for kind, each in kinds.items() for key, array in each.items()}
+    return {
+        f"{kind}_{key}": array for kind, arrays in kinds.items() for key, array in arrays.items()
+    }
 
 
 @case

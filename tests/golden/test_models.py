@@ -50,6 +50,6 @@ def test_a_golden_model_exists():
 if __name__ == "__main__":
     folder = MODELS / sys.argv[1]
     folder.mkdir(parents=True)
-    made = acqh.ACQH(4, n_codebooks=2, codebook_size=8, random_state=0).fit(data())
-    made.save(folder / "labels.acqh")
-    (folder / "labels.json").write_text(json.dumps(answers(made)) + "\n")
+    small = acqh.ACQH(4, n_codebooks=2, codebook_size=8, random_state=0).fit(data())
+    small.save(folder / "labels.acqh")
+    (folder / "labels.json").write_text(json.dumps(answers(small)) + "\n")

@@ -42,10 +42,10 @@ def best_rows(scores: Floats, k: int) -> Ints:
     return np.lexsort([np.arange(len(scores)), -scores])[:k]
 
 
-def find(known: Array, wanted: Array) -> Ints:
+def find(sorted_ids: Array, ids: Array) -> Ints:
     """Return where each wanted id stands among the known ones, -1 where it does not."""
-    place = {value: row for row, value in enumerate(known.tolist())}
-    return np.array([place.get(value, -1) for value in wanted.tolist()], dtype=np.int64)
+    place = {value: row for row, value in enumerate(sorted_ids.tolist())}
+    return np.array([place.get(value, -1) for value in ids.tolist()], dtype=np.int64)
 
 
 def build_lists(codes: Array, rows: Ints, codebook_size: int) -> InvertedLists:

@@ -159,7 +159,7 @@ def test_ids_that_count_up_through_all_parts_are_not_stored():
 def test_progress_reports_every_part_in_both_passes():
     events = []
     CodeIndex(CODEBOOKS).add_parts(
-        [(CODES[:100], None), (CODES[100:], None)], progress=lambda *each: events.append(each)
+        [(CODES[:100], None), (CODES[100:], None)], progress=lambda *event: events.append(event)
     )
     assert events == [
         (50, None, "100 items counted"),

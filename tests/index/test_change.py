@@ -34,7 +34,7 @@ def best_of(items, query, k):
     return [ids[row] for row in rows], scores[rows].tolist()
 
 
-def found(result):
+def hits_of(result):
     """Ids and scores of a result of one query."""
     n = result.counts[0]
     return result.ids[0, :n].tolist(), result.scores[0, :n].tolist()
@@ -117,7 +117,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule(query=queries, k=st.integers(1, 80))
     def search(self, query, k):
-        assert found(self.index.search([query], k)) == best_of(self.items, query, k)
+        assert hits_of(self.index.search([query], k)) == best_of(self.items, query, k)
 
     @rule(query=queries, k=st.integers(1, 80), data=st.data())
     def search_with_a_filter(self, query, k, data):
@@ -126,7 +126,7 @@ class IndexMachine(RuleBasedStateMachine):
         mask = np.array([key in allowed for key in self.items], dtype=bool)
         expected = best_of(items, query, k)
         for filter_ in (allowed, mask, lambda ids: np.isin(ids, list(allowed))):
-            assert found(self.index.search([query], k, filter=filter_)) == expected
+            assert hits_of(self.index.search([query], k, filter=filter_)) == expected
 
     @invariant()
     def holds_the_same_items(self):
@@ -306,7 +306,7 @@ def test_searches_during_changes_are_exact_for_a_published_state(small, monkeypa
 
     def read(into):
         while not done.is_set():
-            into.append(found(index.search([query], 15)))
+            into.append(hits_of(index.search([query], 15)))
 
     readers = [threading.Thread(target=read, args=(into,)) for into in answers]
     for reader in readers:
@@ -317,10 +317,10 @@ def test_searches_during_changes_are_exact_for_a_published_state(small, monkeypa
     done.set()
     for reader in readers:
         reader.join()
-    for seen in answers:
+    for pair in answers:
         state = 0
-        for answer in seen:
+        for answer in pair:
             while expected[state] != answer:
                 state += 1
                 assert state < len(expected), "an answer that belongs to no later state"
-    assert found(index.search([query], 15)) == expected[-1]
+    assert hits_of(index.search([query], 15)) == expected[-1]

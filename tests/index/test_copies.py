@@ -42,7 +42,7 @@ def place(request, tmp_path):
 
 def assert_same(index, other):
     queries = np.random.default_rng(1).normal(size=(4, 5 if isinstance(index, CodeIndex) else 12))
-    expected, result = (each.search(queries, k=20) for each in (index, other))
+    expected, result = (one.search(queries, k=20) for one in (index, other))
     assert result.ids.tolist() == expected.ids.tolist()
     np.testing.assert_array_equal(result.scores, expected.scores)
     np.testing.assert_array_equal(other.codes, index.codes)

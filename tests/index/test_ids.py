@@ -113,9 +113,9 @@ def test_joined_tables_hold_the_rows_kept(ids, data):
     keep = np.array(data.draw(st.lists(st.booleans(), min_size=len(ids), max_size=len(ids))))
     halves = [table_of(read_ids(ids[:cut])), table_of(read_ids(ids[cut:]))]
     halves = [half for half in halves if len(half)]
-    kept = [keep] if len(halves) == 1 else [keep[:cut], keep[cut:]]
-    joined = join_tables(halves, kept)
-    expected = [value for value, kept in zip(ids, keep, strict=True) if kept]
+    masks = [keep] if len(halves) == 1 else [keep[:cut], keep[cut:]]
+    joined = join_tables(halves, masks)
+    expected = [value for value, is_kept in zip(ids, keep, strict=True) if is_kept]
     assert joined.take(np.arange(len(joined))).tolist() == expected
 
 
@@ -146,11 +146,11 @@ def test_verify_finds_tables_out_of_order():
 
 
 @given(st.lists(st.integers(-5, 9), unique=True, min_size=1), st.lists(st.integers(-6, 10)))
-def test_ids_are_found_with_and_without_compiled_code(there, wanted):
+def test_ids_are_found_with_and_without_compiled_code(stored, requested):
     for kind in (int, lambda number: "é" * (number % 3) + str(number)):
-        table = table_of(read_ids([kind(one) for one in there]))
-        ids = read_ids([kind(one) for one in wanted]) if wanted else table.take(np.arange(0))
-        expected = [there.index(one) if one in there else -1 for one in wanted]
+        table = table_of(read_ids([kind(one) for one in stored]))
+        ids = read_ids([kind(one) for one in requested]) if requested else table.take(np.arange(0))
+        expected = [stored.index(one) if one in stored else -1 for one in requested]
         for largest, many in ((0, 0), (100, 0), (100, 100)):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("acqh.index.ids._SMALL_TABLE", largest)

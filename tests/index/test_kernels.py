@@ -51,25 +51,25 @@ def test_select_smallest_agrees_with_partition(seed, n, data):
 
 
 @given(
-    known=st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, max_size=30),
+    stored=st.lists(st.integers(-(2**63), 2**63 - 1), unique=True, max_size=30),
     others=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5),
 )
-def test_find_numbers_agrees_with_the_reference(known, others):
-    values = np.array(known, dtype=np.int64)
-    queries = np.array(known + others, dtype=np.int64)
+def test_find_numbers_agrees_with_the_reference(stored, others):
+    values = np.array(stored, dtype=np.int64)
+    queries = np.array(stored + others, dtype=np.int64)
     np.testing.assert_array_equal(
         NumberIds.of(values).find(queries), reference.find(values, queries)
     )
 
 
 @given(
-    known=st.lists(st.text(max_size=4), unique=True, max_size=30),
+    stored=st.lists(st.text(max_size=4), unique=True, max_size=30),
     others=st.lists(st.text(max_size=4), max_size=5),
 )
-def test_find_texts_agrees_with_the_reference(known, others):
-    values = np.array(known, dtype=object)
-    queries = np.array(known + others, dtype=object)
-    np.testing.assert_array_equal(TextIds.of(known).find(queries), reference.find(values, queries))
+def test_find_texts_agrees_with_the_reference(stored, others):
+    values = np.array(stored, dtype=object)
+    queries = np.array(stored + others, dtype=object)
+    np.testing.assert_array_equal(TextIds.of(stored).find(queries), reference.find(values, queries))
 
 
 @given(

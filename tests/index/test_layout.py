@@ -42,12 +42,12 @@ def assert_same(layout, expected):
         assert getattr(layout, name).dtype == getattr(expected, name).dtype, name
 
 
-@given(case=items(), known=st.booleans())
-def test_blocks_are_laid_out_as_by_a_sort(case, known):
+@given(case=items(), n_prefix=st.booleans())
+def test_blocks_are_laid_out_as_by_a_sort(case, n_prefix):
     codes, n, cuts = case
     rows = np.arange(len(codes), dtype=np.uint32)
     blocks = in_blocks(codes, rows, cuts)
-    layout = laying.build_lists(blocks, codes.shape[1], n, len(codes) if known else None)
+    layout = laying.build_lists(blocks, codes.shape[1], n, len(codes) if n_prefix else None)
     assert_same(layout, reference.build_lists(codes, rows, n))
 
 

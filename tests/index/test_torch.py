@@ -21,8 +21,8 @@ def test_scores_of_tensors_are_those_of_the_index(max_memory):
     result = CodeIndex(codebooks.numpy()).add(codes.numpy()).search(queries.numpy(), k=50)
     np.testing.assert_allclose(scores.numpy(), result.scores, rtol=1e-5, atol=1e-6)
     vectors = sum(codebooks[s][codes[:, s].long()] for s in range(3))
-    own = torch.stack([queries[i] @ vectors[rows[i]].T for i in range(7)])
-    torch.testing.assert_close(own, scores)
+    expected = torch.stack([queries[i] @ vectors[rows[i]].T for i in range(7)])
+    torch.testing.assert_close(expected, scores)
     assert all(len(set(row.tolist())) == 50 for row in rows)
 
 

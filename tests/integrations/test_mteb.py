@@ -71,8 +71,8 @@ def run(vectors, tmp_path):
     from mteb.models.model_meta import ModelMeta, ScoringFunction
 
     queries, documents = vectors
-    known = {f"q{n}": row for n, row in enumerate(queries)}
-    known |= {f"d{n}": row for n, row in enumerate(documents)}
+    rows = {f"q{n}": row for n, row in enumerate(queries)}
+    rows |= {f"d{n}": row for n, row in enumerate(documents)}
 
     class Groups(AbsTaskRetrieval):
         metadata = TaskMetadata(
@@ -86,10 +86,10 @@ def run(vectors, tmp_path):
 
         def load_data(self, **_):
             def texts(ids):
-                return Dataset.from_list([{"id": each, "text": each} for each in ids])
+                return Dataset.from_list([{"id": text, "text": text} for text in ids])
 
             relevant = {f"q{n}": {f"d{40 * n + m}": 1 for m in range(40)} for n in range(12)}
-            split = {"queries": texts(list(known)[:12]), "corpus": texts(list(known)[12:])}
+            split = {"queries": texts(list(rows)[:12]), "corpus": texts(list(rows)[12:])}
             split |= {"relevant_docs": relevant, "top_ranked": None}
             self.dataset, self.data_loaded = {"default": {"test": split}}, True
 
@@ -99,7 +99,7 @@ def run(vectors, tmp_path):
             self.mteb_model_meta = ModelMeta.create_empty(facts)
 
         def encode(self, inputs, **_):
-            return np.stack([known[text] for batch in inputs for text in batch["text"]])
+            return np.stack([rows[text] for batch in inputs for text in batch["text"]])
 
     cache = mteb.cache.ResultCache(tmp_path)
 

@@ -222,10 +222,10 @@ def test_a_reader_overtaken_by_a_save_reads_the_newer_bundle(tmp_path, monkeypat
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links and pipes of POSIX systems")
-@pytest.mark.parametrize("which", ["manifest.json", "*.safetensors"])
-def test_links_and_pipes_in_a_bundle_are_rejected_without_waiting(tmp_path, which):
+@pytest.mark.parametrize("kind", ["manifest.json", "*.safetensors"])
+def test_links_and_pipes_in_a_bundle_are_rejected_without_waiting(tmp_path, kind):
     path = small(tmp_path / "b")
-    (file,) = path.glob(which)
+    (file,) = path.glob(kind)
     file.rename(tmp_path / "away")
     file.symlink_to(tmp_path / "away")
     with pytest.raises(CorruptBundleError, match="link"):

@@ -95,9 +95,9 @@ def test_small_members_are_verified_on_every_opening(tmp_path):
         file.write_bytes(full)
 
 
-@pytest.mark.parametrize("which", ["manifest.json", "*.safetensors"])
-def test_files_cut_short_or_grown_are_detected_on_opening(path, which):
-    file = min(path.glob(which))
+@pytest.mark.parametrize("kind", ["manifest.json", "*.safetensors"])
+def test_files_cut_short_or_grown_are_detected_on_opening(path, kind):
+    file = min(path.glob(kind))
     full = file.read_bytes()
     file.write_bytes(full + b"\x01")
     with pytest.raises(CorruptBundleError):

@@ -101,9 +101,9 @@ def reference_average_precision(sizes, hits, n_relevant, cutoff, denominator):
     return hypergeom(sizes[b], hits[b], places).pmf(h) @ ratios
 
 
-def block_sum(seen, found, size, hit, places):
+def block_sum(n_seen, n_found, size, hit, places):
     i = np.arange(places)
-    precision = (found + 1 + i * (hit - 1) / max(size - 1, 1)) / (seen + i + 1)
+    precision = (n_found + 1 + i * (hit - 1) / max(size - 1, 1)) / (n_seen + i + 1)
     return precision.sum() * hit / size
 
 

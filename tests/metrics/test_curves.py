@@ -159,8 +159,10 @@ def radius_oracle(distances, relevant, *, average, no_result, empty):
             precision.append(hits.sum() / inside.sum() if inside.any() else nothing)
             recall.append(hits.sum() / relevant.sum())
             continue
-        own = [h.sum() / i.sum() if i.any() else nothing for h, i in zip(hits, inside, strict=True)]
-        precision.append(np.nan if np.isnan(own).all() else np.nanmean(own))
+        shares = [
+            h.sum() / i.sum() if i.any() else nothing for h, i in zip(hits, inside, strict=True)
+        ]
+        precision.append(np.nan if np.isnan(shares).all() else np.nanmean(shares))
         recall.append(
             np.mean([h.sum() / max(r.sum(), 1) for h, r in zip(hits, relevant, strict=True)])
         )

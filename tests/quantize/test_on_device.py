@@ -31,7 +31,7 @@ def test_codes_of_tensors_equal_those_of_arrays(device, search, n_codebooks, n_w
     factor = np.random.default_rng(1).normal(size=(6, 4))
     for dtype, metric in ((np.float64, factor @ factor.T), (np.float32, None)):
         arrays = [targets.astype(dtype), codebooks.astype(dtype)]
-        tensors = [torch.from_numpy(each).to(device) for each in arrays]
+        tensors = [torch.from_numpy(array).to(device) for array in arrays]
         on_device = None if metric is None else torch.from_numpy(metric).to(device)
         expected = search_codes(*arrays, search=search, metric=metric)
         result = search_codes(*tensors, search=search, metric=on_device)
@@ -45,16 +45,19 @@ def test_codes_of_tensors_equal_those_of_arrays(device, search, n_codebooks, n_w
 @pytest.mark.parametrize("exponent", [-600, -90, 90, 600])
 def test_codes_do_not_depend_on_the_size_of_vectors(device, exponent):
     """Squares of them overflow, or vanish; of the smaller two in single precision."""
-    targets, codebooks = (torch.from_numpy(it).to(device) for it in make_problem(1))
+    targets, codebooks = (torch.from_numpy(array).to(device) for array in make_problem(1))
     dtype = torch.float32 if abs(exponent) < 100 else torch.float64
-    scaled = [torch.ldexp(it, torch.tensor(exponent, device=device)) for it in (targets, codebooks)]
+    scaled = [
+        torch.ldexp(tensor, torch.tensor(exponent, device=device))
+        for tensor in (targets, codebooks)
+    ]
     expected = search_codes(targets, codebooks, dtype=dtype)
     assert torch.equal(search_codes(*scaled, dtype=dtype), expected)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_blocks_of_rows_change_no_code(device):
-    targets, codebooks = (torch.from_numpy(each).to(device) for each in make_problem(2))
+    targets, codebooks = (torch.from_numpy(array).to(device) for array in make_problem(2))
     full = search_codes(targets, codebooks)
     assert torch.equal(full, search_codes(targets, codebooks, max_memory=1 << 16))
 
@@ -64,7 +67,7 @@ def test_no_code_is_worse_than_the_one_it_starts_from(device):
     targets, codebooks = make_problem(3)
     start = np.random.default_rng(4).integers(0, 16, size=(300, 4)).astype(np.uint8)
     expected = search_codes(targets, codebooks, search="icm", start=start)
-    tensors = [torch.from_numpy(each).to(device) for each in (targets, codebooks, start)]
+    tensors = [torch.from_numpy(array).to(device) for array in (targets, codebooks, start)]
     result = search_codes(*tensors[:2], search="icm", start=tensors[2])
     assert np.array_equal(result.cpu().numpy(), expected)
 

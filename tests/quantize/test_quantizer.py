@@ -173,12 +173,12 @@ def test_a_power_of_two_in_all_rows_changes_no_code(exponent, dtype):
 def test_many_codebooks_keep_codes_that_a_search_from_scratch_does_not_find():
     rows = np.random.default_rng(0).normal(size=(300, 12))
     quantizer = AdditiveQuantizer(12, 16, beam_width=8, ridge=0.0, random_state=0).fit(rows)
-    kept, result = (
+    unchanged, result = (
         quantization_errors(rows, codes, quantizer.codebooks_).sum()
         for codes in (quantizer.training_codes_, quantizer.encode(rows))
     )
-    assert kept < 0.8 * result
-    assert quantizer.history_[-1] == pytest.approx(kept)
+    assert unchanged < 0.8 * result
+    assert quantizer.history_[-1] == pytest.approx(unchanged)
 
 
 def test_more_codebooks_widen_the_default_beam():
@@ -202,8 +202,8 @@ def test_more_rows_than_are_trained_on_are_drawn_and_all_are_encoded():
 def test_drawn_rows_do_not_depend_on_their_order():
     rows = np.random.default_rng(0).normal(size=(500, 4))
     one, other = (
-        AdditiveQuantizer(2, 8, n_train=100, random_state=0).fit(each)
-        for each in (rows, rows[::-1])
+        AdditiveQuantizer(2, 8, n_train=100, random_state=0).fit(order)
+        for order in (rows, rows[::-1])
     )
     np.testing.assert_array_equal(one.codebooks_, other.codebooks_)
     np.testing.assert_array_equal(one.training_codes_, other.training_codes_[::-1])

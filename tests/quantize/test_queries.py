@@ -32,7 +32,7 @@ def make_items(n_items=2000, seed=0):
 
 
 def make_queries(n_queries=600, seed=1):
-    """Queries that see the last components most, where items are all alike."""
+    """Return queries that vary most in the last dimensions, where items vary least."""
     scales = np.geomspace(0.05, 2.0, N_COMPONENTS)
     return np.random.default_rng(seed).normal(size=(n_queries, N_COMPONENTS)) * scales
 
@@ -46,7 +46,9 @@ def make_quantizer(**settings):
 def recall(quantizer, items, queries):
     """Recall@10 by inner product."""
     decoded = quantizer.decode(quantizer.encode(items))
-    best, result = (np.argsort(-queries @ each.T, axis=1)[:, :10] for each in (items, decoded))
+    best, result = (
+        np.argsort(-queries @ vectors.T, axis=1)[:, :10] for vectors in (items, decoded)
+    )
     return np.mean([len({*a} & {*b}) / 10 for a, b in zip(best, result, strict=True)])
 
 
@@ -59,8 +61,8 @@ def beam_twin(target, codebooks, beam_width, n_best):
             np.square(target - sum(codebooks[t, word] for t, word in enumerate(beam))).sum()
             for beam in grown
         ]
-        kept = n_best if s == len(codebooks) - 1 else beam_width
-        beams = [grown[i] for i in np.argsort(errors, kind="stable")[:kept]]
+        width = n_best if s == len(codebooks) - 1 else beam_width
+        beams = [grown[i] for i in np.argsort(errors, kind="stable")[:width]]
     return beams
 
 
@@ -244,8 +246,8 @@ def test_the_plainest_of_metrics_that_serve_queries_about_as_well_is_taken():
     spread = np.cov(items.T, bias=True)
     errors = {
         weight: sum(
-            expected_error((1 - weight) * own + weight * np.eye(32), other, spread, 32.0)
-            for own, other in (moments, moments[::-1])
+            expected_error((1 - weight) * one + weight * np.eye(32), other, spread, 32.0)
+            for one, other in (moments, moments[::-1])
         )
         for weight in SHRINKAGES
     }
@@ -329,6 +331,6 @@ def test_codes_of_training_are_kept_and_are_not_worse_than_those_of_encode(n_ite
     def errors(codes):
         return quantization_errors(items, codes, quantizer.codebooks_)
 
-    kept, searched = errors(quantizer.training_codes_), errors(quantizer.encode(items))
-    assert weights @ kept <= weights @ searched * (1 + 1e-6)
-    np.testing.assert_array_equal(kept[weights == 0], searched[weights == 0])
+    training, searched = errors(quantizer.training_codes_), errors(quantizer.encode(items))
+    assert weights @ training <= weights @ searched * (1 + 1e-6)
+    np.testing.assert_array_equal(training[weights == 0], searched[weights == 0])

@@ -75,8 +75,8 @@ def test_overfitted_codewords_are_reported():
 
 def test_recall_without_queries_is_that_of_new_vectors():
     items, new = (
-        each / np.linalg.norm(each, axis=1, keepdims=True)
-        for each in (make_items(2000), make_items(1000, seed=7))
+        chunk / np.linalg.norm(chunk, axis=1, keepdims=True)
+        for chunk in (make_items(2000), make_items(1000, seed=7))
     )
     small = acqh.compress(items, bytes_per_item=2)
     true = exact_best(new, items, 0, 100)[0]
@@ -129,14 +129,14 @@ def test_an_index_without_its_quantizer_is_no_place_for_further_vectors(small, t
 
 def test_an_inconsistent_stored_quantizer_is_rejected(small, tmp_path):
     info, arrays = small.quantizer.to_state()
-    kept = {"compress": small.report.to_dict(), "quantizer": info}
+    state = {"compress": small.report.to_dict(), "quantizer": info}
     wrong = [
-        ({**kept, "quantizer": {}}, arrays),
-        ({**kept, "quantizer": {**info, "params": {"beam_width": 0}}}, arrays),
-        ({**kept, "compress": {}}, arrays),
-        (kept, {}),
-        (kept, {**arrays, "_forward": np.eye(3)}),
-        ({**kept, "quantizer": {**info, "params": {"n_codebooks": 1}}}, arrays),
+        ({**state, "quantizer": {}}, arrays),
+        ({**state, "quantizer": {**info, "params": {"beam_width": 0}}}, arrays),
+        ({**state, "compress": {}}, arrays),
+        (state, {}),
+        (state, {**arrays, "_forward": np.eye(3)}),
+        ({**state, "quantizer": {**info, "params": {"n_codebooks": 1}}}, arrays),
     ]
     for stored, values in wrong:
         small.index.save(tmp_path / "index.acqh", info=stored, arrays=values)
@@ -214,7 +214,7 @@ def test_all_items_are_encoded_if_training_uses_a_sample():
 def test_progress_reports_reading_and_encoding():
     events = []
     acqh.compress(
-        make_items(), bytes_per_item=1, chunk_size=500, progress=lambda *each: events.append(each)
+        make_items(), bytes_per_item=1, chunk_size=500, progress=lambda *event: events.append(event)
     )
     assert [event for event in events if event[2] != "training steps"] == [
         (500, 900, "500 items read"),
@@ -242,7 +242,7 @@ def test_a_cluster_gives_the_result_of_one_process(tmp_path):
     distributed = pytest.importorskip("distributed")
     items, queries = make_items(), make_queries()
     np.save(tmp_path / "items.npy", items)
-    here = acqh.compress(items, queries, 1, n_train=500, chunk_size=200)
+    local = acqh.compress(items, queries, 1, n_train=500, chunk_size=200)
     with (
         distributed.LocalCluster(
             n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0"
@@ -250,9 +250,9 @@ def test_a_cluster_gives_the_result_of_one_process(tmp_path):
         distributed.Client(cluster) as client,
     ):
         for source in (tmp_path / "items.npy", items):
-            there = acqh.compress(source, queries, 1, n_train=500, chunk_size=200, client=client)
-            np.testing.assert_array_equal(there.codes, here.codes)
-            assert there.report.recall == here.report.recall
+            remote = acqh.compress(source, queries, 1, n_train=500, chunk_size=200, client=client)
+            np.testing.assert_array_equal(remote.codes, local.codes)
+            assert remote.report.recall == local.report.recall
 
 
 @pytest.mark.parametrize("n_items", [1, 3, 200])
@@ -347,7 +347,7 @@ def test_a_query_aware_quantizer_has_a_higher_recall():
     index = acqh.CodeIndex(plain.codebooks_).add(plain.encode(items))
     new = make_queries(900)[600:]
     best = exact_best(new, items, 0, 100)[0]
-    recalls = [share_found(best, each.search(new, 100).ids) for each in (index, query_aware)]
+    recalls = [share_found(best, one.search(new, 100).ids) for one in (index, query_aware)]
     assert recalls[1] > recalls[0]
 
 
@@ -421,7 +421,7 @@ def test_retraining_fits_added_items_and_keeps_the_old_index():
     assert new.drift.n_added == 0
     assert (small.codes == codes).all()
     old, learnt = (
-        np.square(foreign - it.quantizer.decode(it.codes[-1000:])).sum() for it in (small, new)
+        np.square(foreign - one.quantizer.decode(one.codes[-1000:])).sum() for one in (small, new)
     )
     assert learnt < 0.8 * old
 
@@ -552,7 +552,7 @@ def test_items_added_to_an_l2_index_have_their_norm():
 
 def test_distances_are_most_accurate_for_the_queries():
     items, queries = make_items(3000), make_queries(400)
-    aware, plain = (acqh.compress(items, given, 2, "l2") for given in (queries[:200], None))
+    aware, plain = (acqh.compress(items, sample, 2, "l2") for sample in (queries[:200], None))
     assert aware.report.shrinkage < 1
     truth = np.argsort(-exact_scores("l2", items, queries[200:]), axis=1)[:, :10]
     shares = [share_found(truth, small.search(queries[200:], 10).ids) for small in (aware, plain)]

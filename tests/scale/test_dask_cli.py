@@ -16,7 +16,7 @@ pytest.importorskip("distributed")
 
 
 def call(*arguments):
-    return CliRunner().invoke(app, [str(each) for each in arguments])
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def run(*arguments):
@@ -29,18 +29,18 @@ def test_commands_give_the_same_result_on_a_cluster(client, items_file, tmp_path
     # Relative paths are those of the command, wherever workers were started.
     monkeypatch.chdir(tmp_path)
     (tmp_path / "items.npz").symlink_to(items_file)
-    there = ("--dask", client.scheduler.address)
-    run("fit", "items.npz", "--out", "model", "--chunk-size", 100, *there)
+    on_dask = ("--dask", client.scheduler.address)
+    run("fit", "items.npz", "--out", "model", "--chunk-size", 100, *on_dask)
     run("encode", "model", "items.npz", "--out", "here", "--chunk-size", 100)
-    run("encode", "model", "items.npz", "--out", "there", "--chunk-size", 100, *there)
+    run("encode", "model", "items.npz", "--out", "there", "--chunk-size", 100, *on_dask)
     run("index", "model", "here", "--out", "whole")
-    assert "230 items" in run("index", "model", "there", "--out", "shards", "--shards", 2, *there)
+    assert "230 items" in run("index", "model", "there", "--out", "shards", "--shards", 2, *on_dask)
     assert "230 items in 2 parts" in run("verify", "shards")
-    for here, other in zip(CodeParts("here"), CodeParts("there"), strict=True):
-        np.testing.assert_array_equal(here.codes, other.codes)
+    for local, other in zip(CodeParts("here"), CodeParts("there"), strict=True):
+        np.testing.assert_array_equal(local.codes, other.codes)
     queries = ("items.npz", "--model", "model", "--modality", "text", "-k", 50)
     run("query", "whole", *queries, "--out", "whole.csv", "--chunk-size", 70)
-    run("query", "shards", *queries, "--out", "shards.csv", "--chunk-size", 70, *there)
+    run("query", "shards", *queries, "--out", "shards.csv", "--chunk-size", 70, *on_dask)
     assert Path("shards.csv").read_text() == Path("whole.csv").read_text()
 
 

@@ -29,9 +29,9 @@ def expected(items_file, model, tmp_path_factory):
 @pytest.mark.parametrize("by_labels", [False, True])
 def test_parts_are_those_of_one_process_to_the_byte(client, items_file, model, tmp_path, by_labels):
     settings = {"by_labels": by_labels, "chunk_size": 40}
-    here = encode_parts(model, items_file, tmp_path / "here", **settings)
-    there = encode_parts(model, items_file, tmp_path / "there", client=client, **settings)
-    assert content(there) == content(here)
+    local = encode_parts(model, items_file, tmp_path / "here", **settings)
+    remote = encode_parts(model, items_file, tmp_path / "there", client=client, **settings)
+    assert content(remote) == content(local)
 
 
 def test_a_task_run_twice_changes_nothing(client, items_file, model, tmp_path, expected):

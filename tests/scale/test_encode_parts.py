@@ -42,7 +42,7 @@ class Counted:
 @pytest.fixture
 def counted(model, monkeypatch):
     counter = Counted(model)
-    monkeypatch.setattr("acqh.scale.parts.fingerprint", lambda each: fingerprint(each._model))
+    monkeypatch.setattr("acqh.scale.parts.fingerprint", lambda model_: fingerprint(model_._model))
     return counter
 
 
@@ -130,7 +130,7 @@ def test_a_resumed_job_does_not_reread_encoded_chunks(model, items, tmp_path, ru
         os.utime(file, ns=times)
     events = []
     parts = encode_parts(
-        model, source, out, chunk_size=40, progress=lambda *each: events.append(each[:2])
+        model, source, out, chunk_size=40, progress=lambda *event: events.append(event[:2])
     )
     np.testing.assert_array_equal(codes_of(parts), model.encode(items.views))
     assert events == [(done, 230) for done in (80, 120, 160, 200, 230)]
@@ -181,7 +181,7 @@ def test_a_finished_folder_is_not_encoded_again(counted, items, tmp_path):
 def test_progress_is_reported_after_each_part(model, items, tmp_path):
     events = []
     encode_parts(model, items, tmp_path / "c", chunk_size=100, progress=lambda *a: events.append(a))
-    assert [each[:2] for each in events] == [(100, 230), (200, 230), (230, 230)]
+    assert [event[:2] for event in events] == [(100, 230), (200, 230), (230, 230)]
 
 
 def test_a_damaged_part_is_found(model, items, tmp_path):
@@ -261,7 +261,7 @@ def test_an_index_of_parts_has_their_items_in_order(model, items, tmp_path):
     named = acqh.MultiViewData(items.views, ids=ids)
     events = []
     parts = encode_parts(model, named, tmp_path / "codes", chunk_size=100)
-    index = build_index(model.codebooks_, parts, progress=lambda *each: events.append(each[:2]))
+    index = build_index(model.codebooks_, parts, progress=lambda *event: events.append(event[:2]))
     assert index.ids.tolist() == ids
     np.testing.assert_array_equal(index.codes, model.encode(items.views))
     # What was read once counts half.

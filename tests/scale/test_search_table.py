@@ -20,7 +20,7 @@ def coarse(model):
 
     rounded = copy(model)
     rounded.codebooks_ = np.round(model.codebooks_)
-    rounded.projections_ = {name: np.round(each, 1) for name, each in model.projections_.items()}
+    rounded.projections_ = {name: np.round(P, 1) for name, P in model.projections_.items()}
     return rounded
 
 
@@ -105,7 +105,7 @@ def test_workers_give_the_hits_of_one_process_with_ties_in_order(
     events = []
     search_table(
         coarse, shards, items_file, tmp_path / "hits.csv", view="text", k=k, chunk_size=40,
-        client=client, progress=lambda *each: events.append(each),
+        client=client, progress=lambda *event: events.append(event),
     )  # fmt: skip
     assert read_table(tmp_path / "hits.csv") == table
     assert events[-1] == (230, 230, "230 queries answered")

@@ -35,7 +35,7 @@ def cases(draw):
     n_items = sum(sizes)
     ids = rng.permutation(n_items) if draw(st.booleans()) else np.arange(n_items) + 5
     if draw(st.booleans()):
-        ids = np.array([f"item {each}" for each in ids], dtype=object)
+        ids = np.array([f"item {number}" for number in ids], dtype=object)
     codes = rng.integers(8, size=(n_items, m))
     full, shards = CodeIndex(codebooks), []
     for start, stop in zip(np.cumsum([0, *sizes]), np.cumsum(sizes), strict=False):
@@ -96,7 +96,7 @@ def test_saved_indexes_are_opened_as_one(tmp_path):
 
 @pytest.mark.parametrize("ids", [([1, 5], [5, 6]), ([1, 9], [2, 1]), (["a", "c"], ["b", "c"])])
 def test_an_id_in_two_shards_is_rejected_by_default(ids):
-    shards = [CodeIndex(_CODEBOOKS).add([[0, 0]] * len(each), each) for each in ids]
+    shards = [CodeIndex(_CODEBOOKS).add([[0, 0]] * len(part_ids), part_ids) for part_ids in ids]
     with pytest.raises(DuplicateIdError, match=r"^id (5|1|'c') "):
         open_shards(shards)
     assert len(CodeIndex.from_shards(shards, check_ids=False)) == 4

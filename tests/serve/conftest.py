@@ -36,12 +36,12 @@ def picture(colour, size=(40, 40), kind="PNG"):
 
 def items(n_rounds=3):
     """Return items of three kinds; one has no picture, one a strange id."""
-    made = []
+    pictures = []
     for turn in range(n_rounds):
         for label, texts in WORDS.items():
             for position, text in enumerate(texts):
                 colour = tuple(min(255, part + 5 * turn + position) for part in COLOURS[label])
-                made.append(
+                pictures.append(
                     Item(
                         image=picture(colour),
                         text=text,
@@ -50,16 +50,16 @@ def items(n_rounds=3):
                         fields={"turn": turn, "where": "here"},
                     )
                 )
-    made.append(Item(text="a cat without a picture", labels=["cat"], id="plain"))
-    made.append(
+    pictures.append(Item(text="a cat without a picture", labels=["cat"], id="plain"))
+    pictures.append(
         Item(image=picture((10, 10, 10)), text="black cat", labels=["cat"], id="odd/100%#?.jpg")
     )
-    return made
+    return pictures
 
 
-def build(path, made=None, **settings):
+def build(path, source=None, **settings):
     Collection.build(
-        items() if made is None else made,
+        items() if source is None else source,
         path,
         n_components=4,
         n_codebooks=2,
@@ -85,7 +85,7 @@ def own_copy(built, tmp_path):
 @contextmanager
 def serving(path, **settings):
     """Serve a collection on a free port of loopback, in a thread; give a client and the server."""
-    names = {each.name for each in fields(Limits)}
+    names = {field.name for field in fields(Limits)}
     limits = Limits(**{name: value for name, value in settings.items() if name in names})
     settings = {name: value for name, value in settings.items() if name not in names}
     chosen = Settings(collection=path, **{"port": 0, "n_threads": 2, **settings})
@@ -162,7 +162,7 @@ def token_files(write_tokens, tmp_path):
 
 @pytest.fixture(scope="session")
 def photographs(tmp_path_factory):
-    """Return a collection from a manifest, and the folder of its images."""
+    """Return a collection built from a table, and the folder of its images."""
     folder = tmp_path_factory.mktemp("photographs")
     rows = ["image,text,labels,date"]
     for number in range(8):

@@ -25,11 +25,11 @@ def same(answer, expected):
     """Check an answer over HTTP against the one in Python."""
     assert [hit["id"] for hit in answer["hits"]] == [hit.id for hit in expected.hits]
     assert [hit["score"] for hit in answer["hits"]] == [hit.score for hit in expected.hits]
-    for hit, wanted in zip(answer["hits"], expected.hits, strict=True):
-        assert hit["text"] == wanted.text
-        assert tuple(hit["labels"]) == wanted.labels
-        assert hit["fields"] == wanted.fields
-        assert bytes(hit["code"]) == wanted.code
+    for hit, expected_hit in zip(answer["hits"], expected.hits, strict=True):
+        assert hit["text"] == expected_hit.text
+        assert tuple(hit["labels"]) == expected_hit.labels
+        assert hit["fields"] == expected_hit.fields
+        assert bytes(hit["code"]) == expected_hit.code
     assert answer["n_items"] == expected.n_items
     assert answer["n_scanned"] == expected.n_scanned
     assert answer["n_candidates"] == expected.n_candidates
@@ -96,8 +96,8 @@ def test_more_like_an_item_leaves_the_item_out(client, collection):
 
 def test_a_filter_by_a_column_that_there_is_not_is_rejected(client):
     for path in ("/search", "/browse"):
-        asked = {"where": {"trun": 1}} | ({"text": "black"} if path == "/search" else {})
-        answer = client.post(path, json=asked)
+        body = {"where": {"trun": 1}} | ({"text": "black"} if path == "/search" else {})
+        answer = client.post(path, json=body)
         assert answer.status_code == 422
         assert "trun" in answer.json()["detail"]
 
@@ -154,14 +154,14 @@ def test_any_text_finds_what_it_finds_in_python(client, collection, text, k):
 @pytest.mark.parametrize("identifier", ["cat-0-0", "plain", "odd/100%#?.jpg"])
 def test_items_and_thumbnails_are_those_of_the_collection(client, collection, identifier):
     expected = collection.item(identifier)
-    asked = {"params": {"id": identifier}}
-    item = client.get("/item", **asked).json()
+    request = {"params": {"id": identifier}}
+    item = client.get("/item", **request).json()
     assert item["id"] == identifier
     assert item["text"] == expected.text
     assert item["fields"] == expected.fields
     if not expected.has_thumbnail:
         assert item["thumbnail"] is None
-        assert client.get("/item/thumbnail", **asked).status_code == 404
+        assert client.get("/item/thumbnail", **request).status_code == 404
         return
     picture = client.get(item["thumbnail"])
     assert picture.content == collection.thumbnail(identifier)

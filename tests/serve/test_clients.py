@@ -35,13 +35,13 @@ def connect(address, *, takes=None):
 
 def read_all(connection):
     """Return what comes until the other side closes; nothing more where it breaks off."""
-    pieces = []
+    received = []
     try:
-        while piece := connection.recv(65536):
-            pieces.append(piece)
+        while part := connection.recv(65536):
+            received.append(part)
     except ConnectionResetError:
         pass
-    return b"".join(pieces)
+    return b"".join(received)
 
 
 def until(is_so):
@@ -54,7 +54,7 @@ def until(is_so):
 
 
 def problem_in(answer, status):
-    """Check that an answer as it came over the wire is a problem; return what it says."""
+    """Check that raw bytes are an error response; return its detail."""
     head, _, body = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status), head
     assert b"application/problem+json" in head
@@ -68,13 +68,13 @@ def wordy(tmp_path_factory):
     """Return a collection whose answers are long: 2 MB for all items."""
     path = tmp_path_factory.mktemp("wordy") / "wordy.acqh"
     kinds = ("cat", "car")
-    made = [
+    items = [
         Item(text=f"{kind} {n}", labels=[kind], fields={"note": "miaow " * 1600})
         for n in range(100)
         for kind in kinds
     ]
     Collection.build(
-        made, path, n_components=2, n_codebooks=2, image_encoder="hog", text_encoder="tfidf"
+        items, path, n_components=2, n_codebooks=2, image_encoder="hog", text_encoder="tfidf"
     ).close()
     return path
 
@@ -339,7 +339,7 @@ def test_a_header_of_more_than_64_kib_is_431(client):
         assert read_all(connection).startswith(b"HTTP/1.1 400 ")
 
 
-def test_a_body_in_many_pieces_behind_an_unread_answer_is_no_endless_header(wordy, start):
+def test_a_body_in_many_parts_behind_an_unread_answer_is_no_endless_header(wordy, start):
     with start(wordy) as client, ask_much(client.address) as connection:
         assert until(lambda: client.connections.n_unread)
         body = json.dumps({"text": "cat", "k": 1}).encode().ljust(500_000)
@@ -354,35 +354,35 @@ def test_a_body_in_many_pieces_behind_an_unread_answer_is_no_endless_header(word
 
 def test_every_id_can_be_reached(start, make_picture, tmp_path, write_tokens):
     odd = [".", "..", "a/b", "%2E", "?", "id=1&x"]
-    made = [Item(text=f"{word} {n}", labels=[word]) for n in range(3) for word in ("cat", "car")]
-    made += [
+    items = [Item(text=f"{word} {n}", labels=[word]) for n in range(3) for word in ("cat", "car")]
+    items += [
         Item(text=f"cat {n}", labels=["cat"], id=n, image=make_picture((9, 9, 9))) for n in odd
     ]
     path = tmp_path / "odd.acqh"
     Collection.build(
-        made, path, n_components=2, n_codebooks=2, image_encoder="hog", text_encoder="tfidf"
+        items, path, n_components=2, n_codebooks=2, image_encoder="hog", text_encoder="tfidf"
     ).close()
     token = {"headers": {"Authorization": "Bearer write-0123456789abcdef"}}
     with start(path, write_token_file=write_tokens(tmp_path)["write_token_file"]) as client:
-        found = client.post("/search", json={"text": "cat", "k": 20}).json()["hits"]
-        thumbnails = {hit["id"]: hit["thumbnail"] for hit in found}
+        hits = client.post("/search", json={"text": "cat", "k": 20}).json()["hits"]
+        thumbnails = {hit["id"]: hit["thumbnail"] for hit in hits}
         for identifier in odd:
-            asked = {"params": {"id": identifier}}
-            item = client.get("/item", **asked).json()
+            request = {"params": {"id": identifier}}
+            item = client.get("/item", **request).json()
             assert item["id"] == identifier
             assert item["thumbnail"] == thumbnails[identifier]
             assert client.get(item["thumbnail"]).headers["content-type"] == "image/webp"
-            assert client.get("/item/thumbnail", **asked).status_code == 200
-            assert client.delete("/item", **asked, **token).status_code == 204
-            assert client.get("/item", **asked).status_code == 404
+            assert client.get("/item/thumbnail", **request).status_code == 200
+            assert client.delete("/item", **request, **token).status_code == 204
+            assert client.get("/item", **request).status_code == 404
         assert client.get("/item").status_code == 422
 
 
 def test_a_label_as_long_as_collections_take_it_can_be_filtered_by(start, tmp_path):
     long = "very " * 199 + "long"
-    made = [Item(text=f"cat {n}", labels=[long if n % 2 else "cat"]) for n in range(8)]
+    items = [Item(text=f"cat {n}", labels=[long if n % 2 else "cat"]) for n in range(8)]
     Collection.build(
-        made,
+        items,
         tmp_path / "a.acqh",
         n_components=2,
         n_codebooks=2,
@@ -390,5 +390,5 @@ def test_a_label_as_long_as_collections_take_it_can_be_filtered_by(start, tmp_pa
         text_encoder="tfidf",
     ).close()
     with start(tmp_path / "a.acqh") as client:
-        found = client.post("/search", json={"text": "cat", "where": {"label": long}}).json()
-        assert len(found["hits"]) == 4
+        answer = client.post("/search", json={"text": "cat", "where": {"label": long}}).json()
+        assert len(answer["hits"]) == 4

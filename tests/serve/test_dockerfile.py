@@ -37,13 +37,18 @@ def test_its_command_serves_a_collection_and_its_check_finds_it_well(built, toke
     [entry], [check, arguments] = commands("ENTRYPOINT"), commands("CMD")
     places = {"/collection": str(built), "/token": str(token_files["token_file"])}
     assert entry[0] == "acqh"
-    given = [*entry[1:], *(places.get(each, each) for each in arguments), "--port", "0"]
+    command = [
+        *entry[1:],
+        *(places.get(argument, argument) for argument in arguments),
+        "--port",
+        "0",
+    ]
     with subprocess.Popen(
-        [sys.executable, "-m", "acqh", *given], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "acqh", *command], stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             port = re.search(r"at http://0.0.0.0:(\d+)/", process.stderr.readline()).group(1)
-            looked = [each.replace(":8000/", f":{port}/") for each in check[1:]]
+            looked = [word.replace(":8000/", f":{port}/") for word in check[1:]]
             subprocess.run([sys.executable, *looked], check=True, timeout=30)
         finally:
             process.terminate()

@@ -17,7 +17,7 @@ JSON = {"content-type": "application/json"}
 
 
 def problem(response, status):
-    """Check that an answer is a problem of a status; return what it says."""
+    """Check that an answer is an error response with a status; return its detail."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/problem+json"
     body = response.json()
@@ -38,8 +38,8 @@ def talk(address, *parts, wait=0.0):
             pass  # it was closed while we sent
         answer = b""
         try:
-            while piece := connection.recv(65536):
-                answer += piece
+            while part := connection.recv(65536):
+                answer += part
         except ConnectionResetError:
             pass
         return answer
@@ -148,13 +148,13 @@ def test_a_body_that_is_too_long_is_413_and_the_client_can_read_it(narrow):
 def test_a_chunked_body_without_a_length_is_counted_as_it_arrives(narrow):
     n_sent = 0
 
-    def pieces():
+    def body_parts():
         nonlocal n_sent
         for _ in range(25):
             n_sent += 1000
             yield b"x" * 1000
 
-    problem(narrow.post("/search", content=pieces(), headers=JSON), 413)
+    problem(narrow.post("/search", content=body_parts(), headers=JSON), 413)
     endless = (b"3e8\r\n" + b"x" * 1000 + b"\r\n" for _ in range(100_000))
     answer = talk(narrow.address, head(Transfer_Encoding="chunked"), *endless)
     assert not answer or b" 413 " in answer.split(b"\r\n", 1)[0]
@@ -166,7 +166,7 @@ def test_a_short_chunked_body_is_answered(narrow):
 
 
 def test_a_length_that_lies_is_not_believed(narrow):
-    # More than there is: refused by its word alone.
+    # More than the body has: rejected because of the header alone.
     answer = talk(narrow.address, head(10**12))
     assert b" 413 " in answer.split(b"\r\n", 1)[0]
     assert b"connection: close" in answer.lower()
@@ -215,14 +215,18 @@ def test_an_image_with_a_huge_header_is_413_before_it_is_decoded(client, narrow)
 
 
 def test_images_that_are_damaged_or_of_another_kind_are_422(client, make_picture):
-    whole = make_picture((9, 9, 9))
-    for content in (whole[:60], b"%!PS-Adobe-3.0 EPSF-3.0\n", b"P6 1 1 255\nxxx", png_header(9, 9)):
+    image = make_picture((9, 9, 9))
+    for content in (image[:60], b"%!PS-Adobe-3.0 EPSF-3.0\n", b"P6 1 1 255\nxxx", png_header(9, 9)):
         problem(client.post("/search/images", files={"image": content}), 422)
 
 
 def test_paths_and_addresses_from_clients_are_never_opened(client, built):
-    for given in (str(current_folder(built) / "items.sqlite"), "file:///etc/passwd", "/etc/passwd"):
-        problem(client.post("/search", json={"image": given}), 422)
+    for address in (
+        str(current_folder(built) / "items.sqlite"),
+        "file:///etc/passwd",
+        "/etc/passwd",
+    ):
+        problem(client.post("/search", json={"image": address}), 422)
     for path in ("/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fapp.py",
                  "/items/..%2f..%2fetc%2fpasswd"):  # fmt: skip
         target = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -304,7 +308,7 @@ def test_one_request_too_many_is_429_and_health_is_still_answered(built, start, 
         assert client.get("/healthz").json()["status"] == "ok"
         assert client.get("/metrics").status_code == 200
         release.set()
-        assert [each.result().status_code for each in waiting] == [200, 200]
+        assert [future.result().status_code for future in waiting] == [200, 200]
         assert client.post("/search", json=ask).status_code == 200
 
 

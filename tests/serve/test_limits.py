@@ -64,7 +64,7 @@ def call(app, chunks=(b"",), *, headers=(), path="/", delay=0.0, raw_path=None):
     )
 
 
-def test_a_body_up_to_the_limit_passes_whatever_its_pieces():
+def test_a_body_up_to_the_limit_passes_however_it_is_split():
     app = limit_body(echo)
     for chunks in ([b"0123456789"], [b"01234", b"56789"], [b"0"] * 10, [b""]):
         status, _, body, _ = call(app, chunks)
@@ -105,14 +105,14 @@ def test_all_bodies_together_have_a_limit_and_the_slowest_makes_room():
     statuses = {}
 
     async def run():
-        async def ask(name, pieces):
-            left = iter(pieces)
+        async def ask(name, parts):
+            left = iter(parts)
 
             async def receive():
-                piece = next(left, None)
-                if piece is None:
+                part = next(left, None)
+                if part is None:
                     await asyncio.sleep(60)  # it never ends
-                return {"type": "http.request", "body": piece, "more_body": True}
+                return {"type": "http.request", "body": part, "more_body": True}
 
             async def send(message):
                 statuses.setdefault(name, message.get("status"))
@@ -182,7 +182,7 @@ def test_the_end_of_a_connection_has_no_deadline():
     asyncio.run(run())
 
 
-def test_one_piece_of_work_too_many_is_429_and_failed_work_gives_its_place_back():
+def test_one_request_too_many_is_429_and_failed_work_gives_its_place_back():
     slots = Workers(1, 2, 1.0)
     with slots.slot("quick"), slots.slot("quick"):
         with pytest.raises(HTTPException, match="2") as caught, slots.slot("quick"):
@@ -202,7 +202,7 @@ def test_images_take_half_of_the_places_at_most():
             slots.slot("quick").__enter__()
 
 
-def test_as_many_threads_describe_images_as_search():
+def test_as_many_threads_encode_images_as_search():
     workers = Workers(2, 4, 1.0)
     together = threading.Barrier(2, timeout=30)
 

@@ -9,7 +9,7 @@ pytest.importorskip("schemathesis")
 
 import jsonschema_rs
 
-# No description of bytes says which of them are a picture, so what it allows may be refused.
+# No schema defines which bytes are a picture, so the server may reject what the schema allows.
 EXCLUDED = "positive_data_acceptance"
 
 
@@ -46,12 +46,12 @@ def test_a_guarded_server_that_can_be_written_to_keeps_to_its_description(
 
 def test_the_description_names_the_limits_and_every_problem(built, start, token_files):
     with start(built, **token_files) as client:
-        described = client.get("/openapi.json").json()
-    query = described["components"]["schemas"]["Query"]["properties"]
+        document = client.get("/openapi.json").json()
+    query = document["components"]["schemas"]["Query"]["properties"]
     assert query["k"]["maximum"] == 1_000
     assert query["text"]["anyOf"][0]["maxLength"] == 10_000
-    assert "security" in described["paths"]["/search"]["post"]
-    for path in described["paths"].values():
+    assert "security" in document["paths"]["/search"]["post"]
+    for path in document["paths"].values():
         for operation in path.values():
             for status, answer in operation["responses"].items():
                 if int(status) >= 400:
@@ -83,9 +83,9 @@ ITEMS = [
 def test_the_description_allows_exactly_what_the_server_allows(own_copy, start, token_files):
     write = {"Authorization": "Bearer write-0123456789abcdef"}
     with start(own_copy, **token_files) as client:
-        described = client.get("/openapi.json").json()
+        document = client.get("/openapi.json").json()
         for name, path, bodies in (("Query", "/search", QUERIES), ("NewItems", "/items", ITEMS)):
-            schema = {**described, "$ref": f"#/components/schemas/{name}"}
+            schema = {**document, "$ref": f"#/components/schemas/{name}"}
             allows = jsonschema_rs.validator_for(schema).is_valid
             for body in bodies:
                 answer = client.post(path, json=body, headers=write)

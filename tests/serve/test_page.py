@@ -50,7 +50,7 @@ def visit(chromium):
     problems, opened = [], []
 
     def note(message):
-        # What the service refuses is noted by the browser as well; the tests look at that.
+        # The browser also logs requests that the server rejects; the tests check those.
         if message.type == "error" and "Failed to load resource" not in message.text:
             problems.append(message.text)
 
@@ -167,7 +167,7 @@ def test_an_answer_to_what_is_no_longer_requested_is_dropped(client, visit):
 def test_an_image_finds_its_like_dropped_pasted_or_chosen(client, visit, make_picture):
     page = visit(client)
     content = make_picture((20, 60, 220))
-    found = page.locator("#summary")
+    summary = page.locator("#summary")
 
     def drop():
         carried = carry(page, content)
@@ -185,14 +185,14 @@ def test_an_image_finds_its_like_dropped_pasted_or_chosen(client, visit, make_pi
         page.locator("#file").set_input_files(file)
 
     for give in (drop, paste, choose):
-        expect(found).to_have_text("Or start with one of these")
+        expect(summary).to_have_text("Or start with one of these")
         give()
-        expect(found).to_have_text("Best 24 of 38 items: picture.png")
+        expect(summary).to_have_text("Best 24 of 38 items: picture.png")
         assert set(labels(page)[:6]) == {"sea"}
         page.get_by_role("button", name="Remove “picture.png” from the query").click()
         expect(page.locator("#parts")).to_be_hidden()
     page.go_back()
-    expect(found).to_have_text("Best 24 of 38 items: picture.png")
+    expect(summary).to_have_text("Best 24 of 38 items: picture.png")
 
 
 def test_words_are_weighed_against_a_picture(client, visit, make_picture):
@@ -219,7 +219,7 @@ def test_several_images_make_one_query_and_each_can_be_taken_out(client, visit, 
     ]
     page.locator("#file").set_input_files(files)
     expect(page.locator("#summary")).to_have_text("Best 24 of 38 items: 1.png + 2.png")
-    upload = [("image", (each["name"], each["buffer"])) for each in files]
+    upload = [("image", (file["name"], file["buffer"])) for file in files]
     expected = client.post("/search/images", files=upload, data={"query": '{"k": 24}'}).json()[
         "hits"
     ]
@@ -308,10 +308,10 @@ def test_labels_filter_alone_together_and_say_when_nothing_is_left(client, visit
 
 def test_every_label_chip_shows_its_items_though_no_text_has_its_name(start, visit, tmp_path):
     names = {"plant_life": "green tree", "x" * 900: "fast car", "Ω/&?=%": "wide sea"}
-    made = [
+    items = [
         Item(text=f"{text} {n}", labels=[name]) for n in range(4) for name, text in names.items()
     ]
-    Collection.build(made, tmp_path / "a.acqh", n_components=2, n_codebooks=2).close()
+    Collection.build(items, tmp_path / "a.acqh", n_components=2, n_codebooks=2).close()
     with start(tmp_path / "a.acqh") as client:
         page = visit(client, "/", viewport={"width": 360, "height": 740})
         expect(hits(page).first).to_be_visible()
@@ -407,10 +407,10 @@ def test_a_hit_says_why_it_is_there_where_the_server_says_so(client, visit):
 
     def explain(route):
         answer = route.fetch()
-        found = answer.json()
-        for hit in found["hits"]:
+        body = answer.json()
+        for hit in body["hits"]:
             hit.update(why=["keywords", "semantic"], match=1)
-        route.fulfill(response=answer, json=found)
+        route.fulfill(response=answer, json=body)
 
     page.route("**/search", explain)
     query(page, "car")
@@ -453,15 +453,15 @@ def test_the_page_works_under_a_path_of_a_proxy(built, start, visit, is_known):
         page = visit(client, "/healthz")
         if not is_known:  # a proxy that takes its path off
             page.route("**/photos/all/**", strip)
-        asked = []
-        page.on("request", lambda request: asked.append(request.url))
+        requests = []
+        page.on("request", lambda request: requests.append(request.url))
         page.goto(f"{home}/photos/all/")
         query(page, "car")
         until_drawn(page, "#hits img")
         expect(page).to_have_url(f"{home}/photos/all/?q=car")
         hits(page).first.click()
         expect(page.locator("#detail")).to_be_visible()
-        assert all(url.startswith(f"{home}/photos/all/") for url in asked), asked
+        assert all(url.startswith(f"{home}/photos/all/") for url in requests), requests
 
 
 def test_the_panel_is_folded_and_shows_how_the_score_comes_about(client, visit):
@@ -483,8 +483,8 @@ def test_the_panel_is_folded_and_shows_how_the_score_comes_about(client, visit):
         cells = [row.locator("td").last.inner_text().replace("−", "-") for row in rows]
         *parts, score = map(float, cells)
         assert sum(parts) == pytest.approx(score, abs=2e-3)
-        wanted = sum(answer["explanation"]["hits"][position]["entries"])
-        assert score == pytest.approx(wanted, abs=1e-3)
+        expected = sum(answer["explanation"]["hits"][position]["entries"])
+        assert score == pytest.approx(expected, abs=1e-3)
         shares = [text.split("\t")[1] for text in page.locator(".tally tr").all_inner_texts()]
         assert shares[-1] == page.locator("#hits .match").nth(position).inner_text() == "all words"
         assert max(int(share.rstrip("%")) for share in shares[:-1]) == 100
@@ -829,8 +829,8 @@ def test_a_long_file_name_is_cut_on_cards_and_broken_at_its_separators(
 ):
     name = f"holidays/IMG_20190804_{'verylong' * 12}_edited_copy.png"
     facts = {"file": name, "sha256": "0" * 64, "bytes": 6763, "date": "2019-08-04T15:30:12"}
-    made = [Item(image=make_picture((20, 60, n * 9)), fields={**facts, "n": n}) for n in range(12)]
-    Collection.build(made, tmp_path / "a.acqh", image_encoder="hog", n_codebooks=2).close()
+    items = [Item(image=make_picture((20, 60, n * 9)), fields={**facts, "n": n}) for n in range(12)]
+    Collection.build(items, tmp_path / "a.acqh", image_encoder="hog", n_codebooks=2).close()
     with start(tmp_path / "a.acqh") as client:
         for width in (360, 1280):
             page = visit(client, "/", viewport={"width": width, "height": 740})
@@ -854,11 +854,11 @@ def test_what_is_clearly_weaker_is_faded_and_said_to_be_merely_the_nearest(clien
 
     def rate(route):
         answer = route.fetch()
-        found = answer.json()
-        for hit, match in zip(found["hits"], matches, strict=False):
+        body = answer.json()
+        for hit, match in zip(body["hits"], matches, strict=False):
             hit["match"] = match
-        found.update(hits=found["hits"][:4], n_confident=sum(match > 0.5 for match in matches))
-        route.fulfill(response=answer, json=found)
+        body.update(hits=body["hits"][:4], n_confident=sum(match > 0.5 for match in matches))
+        route.fulfill(response=answer, json=body)
 
     page.route("**/search", rate)
     query(page, "car")
@@ -955,7 +955,7 @@ def test_the_box_ends_where_the_hits_end_and_chips_that_go_on_fade(client, visit
     page = visit(client, "/?q=cat", viewport={"width": 1900, "height": 800})
     expect(hits(page).first).to_be_visible()
     ends = "all => Math.max(...all.map((each) => each.getBoundingClientRect().right))"
-    box, grid = (page.locator(each).evaluate_all(ends) for each in (".box", "#hits .frame"))
+    box, grid = (page.locator(selector).evaluate_all(ends) for selector in (".box", "#hits .frame"))
     assert box == pytest.approx(grid, abs=3)
     phone = visit(client, "/", viewport={"width": 390, "height": 800})
     expect(phone.locator("#controls")).to_have_class(re.compile("goes-on"))
@@ -984,7 +984,7 @@ def test_photos_keep_their_shapes_in_rows_of_equal_height(tmp_path, start, visit
         page = visit(client)
         expect(hits(page)).to_have_count(12)
         until_drawn(page, "#hits li:nth-child(12) img")
-        boxes = [each.bounding_box() for each in page.locator("#hits .frame").all()]
+        boxes = [frame.bounding_box() for frame in page.locator("#hits .frame").all()]
         # Files of one second may come in any order.
         ratios = sorted(box["width"] / box["height"] for box in boxes)
         expected = sorted(width / height for height, width in shapes)

@@ -28,7 +28,7 @@ class Broken:
 @pytest.fixture
 def broken(monkeypatch):
     """Return a function that breaks the encoder of a view in every collection opened later."""
-    made = []
+    built_encoders = []
 
     def break_encoder(view):
         open_collection = Collection.open
@@ -37,11 +37,11 @@ def broken(monkeypatch):
             collection = open_collection(*args, **kwargs)
             encoders = collection.opened.facts.encoders
             encoders[view] = Broken(encoders[view])
-            made.append(encoders[view])
+            built_encoders.append(encoders[view])
             return collection
 
         monkeypatch.setattr(Collection, "open", opened)
-        return made
+        return built_encoders
 
     return break_encoder
 

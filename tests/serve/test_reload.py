@@ -121,8 +121,8 @@ def cut(path):
 def test_a_damaged_rebuild_keeps_the_old_collection_and_says_so(
     own_copy, start, rebuild, part, damage
 ):
-    damaged, whole = (rebuild(own_copy.with_name(f"{name}.acqh")) for name in ("damaged", "whole"))
-    with Collection.open(whole) as collection:
+    damaged, intact = (rebuild(own_copy.with_name(f"{name}.acqh")) for name in ("damaged", "whole"))
+    with Collection.open(intact) as collection:
         collection.remove(["plain"])
     with start(own_copy, reload_seconds=0.01) as client:
         before = n_items(client)
@@ -138,7 +138,7 @@ def test_a_damaged_rebuild_keeps_the_old_collection_and_says_so(
         assert "acqh_reload_failed 1.0" in client.get("/metrics").text
         time.sleep(0.05)  # several looks later it has still been tried once
         assert 'acqh_reloads_total{outcome="damaged"} 1.0' in client.get("/metrics").text
-        put_in_place(whole, own_copy)
+        put_in_place(intact, own_copy)
         until(lambda: client.get("/readyz").json()["status"] == "ready")
         assert n_items(client) == before - 1
         assert "acqh_reload_failed 0.0" in client.get("/metrics").text
@@ -255,11 +255,11 @@ def test_items_added_before_a_rebuild_is_noticed_go_into_the_new_collection(
 def test_a_server_that_has_not_noticed_a_rebuild_leaves_it_alone(
     own_copy, start, rebuild, few, make_items
 ):
-    for made in (few, make_items(n_rounds=4)):
+    for items in (few, make_items(n_rounds=4)):
         with start(own_copy, reload_seconds=600) as client:
             before = n_items(client)
-            rebuild(own_copy, made, overwrite=True)
+            rebuild(own_copy, items, overwrite=True)
             assert n_items(client) == before
         with Collection.open(own_copy) as collection:
             assert collection.verify().problems == ()
-            assert len(collection) == len(made)
+            assert len(collection) == len(items)

@@ -65,11 +65,11 @@ def test_one_token_cannot_be_for_reading_and_for_writing():
 
 def test_who_may_read_and_who_may_write():
     open_to_all, guarded = Tokens(), Tokens("r" * 16, "w" * 16)
-    for given in (None, "", "r" * 16, "w" * 16, "é", "\ud800"):
-        assert open_to_all.may_read(given)
-        assert not open_to_all.may_write(given)
-        assert guarded.may_read(given) == (given in ("r" * 16, "w" * 16))
-        assert guarded.may_write(given) == (given == "w" * 16)
+    for token in (None, "", "r" * 16, "w" * 16, "é", "\ud800"):
+        assert open_to_all.may_read(token)
+        assert not open_to_all.may_write(token)
+        assert guarded.may_read(token) == (token in ("r" * 16, "w" * 16))
+        assert guarded.may_write(token) == (token == "w" * 16)
 
 
 def test_both_tokens_are_compared_for_every_client(monkeypatch):

@@ -55,8 +55,8 @@ def serving(path, log, *options, n_workers=2):
             [*command, "--workers", str(n_workers), *map(str, options)], stderr=file
         )
     try:
-        found = until(lambda: re.search(r" at (http://\S+)", log.read_text()))
-        with httpx.Client(base_url=found[1], timeout=60, trust_env=False) as client:
+        address = until(lambda: re.search(r" at (http://\S+)", log.read_text()))
+        with httpx.Client(base_url=address[1], timeout=60, trust_env=False) as client:
             until(lambda: f"{n_workers} workers are serving" in log.read_text())
             yield client, process
     finally:
@@ -64,10 +64,10 @@ def serving(path, log, *options, n_workers=2):
         process.wait(60)
 
 
-def ask(client, path="/healthz", **given):
+def ask(client, path="/healthz", **options):
     """Send a request on a connection of its own."""
     with httpx.Client(base_url=client.base_url, timeout=60, trust_env=False) as other:
-        return other.request("POST" if "json" in given else "GET", path, **given)
+        return other.request("POST" if "json" in options else "GET", path, **options)
 
 
 def test_metrics_of_all_workers_are_in_one_scrape(own_copy, tmp_path):
@@ -152,8 +152,8 @@ def test_what_one_worker_writes_every_worker_finds(own_copy, tmp_path, token_fil
         for n in range(10):
             new = {"items": [{"text": f"black cat {n}", "id": f"new-{n}"}]}
             assert ask(client, "/items", json=new, headers=WRITE).status_code == 201
-            found = [ask(client, f"/item?id=new-{n}").status_code for _ in range(6)]
-            assert set(found) == {200}
+            statuses = [ask(client, f"/item?id=new-{n}").status_code for _ in range(6)]
+            assert set(statuses) == {200}
 
 
 def test_an_error_at_the_start_of_workers_reaches_the_caller(tmp_path, built):
@@ -165,12 +165,12 @@ def test_an_error_at_the_start_of_workers_reaches_the_caller(tmp_path, built):
 
 
 def test_limits_are_divided_among_workers():
-    whole = Limits()
-    part = whole.divided(4)
-    assert part.max_requests == whole.max_requests // 4
-    assert part.max_connections == whole.max_connections // 4
-    assert part.max_buffered_bytes == whole.max_buffered_bytes // 4
-    assert part.max_body_bytes == whole.max_body_bytes
+    limits = Limits()
+    part = limits.divided(4)
+    assert part.max_requests == limits.max_requests // 4
+    assert part.max_connections == limits.max_connections // 4
+    assert part.max_buffered_bytes == limits.max_buffered_bytes // 4
+    assert part.max_body_bytes == limits.max_body_bytes
     assert Limits(max_requests=1).divided(4).max_requests == 1
 
 

@@ -69,22 +69,22 @@ def test_added_items_are_found_and_removed_ones_are_not(guarded, make_picture):
     assert added.json()["skipped"] == []
     first, second = added.json()["ids"]
     assert first == "a/b"
-    found = guarded.post("/search", json={"text": "sea", "k": 100}, headers=READ).json()
-    assert "a/b" in [hit["id"] for hit in found["hits"]]
+    answer = guarded.post("/search", json={"text": "sea", "k": 100}, headers=READ).json()
+    assert "a/b" in [hit["id"] for hit in answer["hits"]]
     assert guarded.get("/item", params={"id": second}, headers=READ).json()["fields"]["turn"] == 7
     assert guarded.get("/item/thumbnail?id=a%2Fb", headers=READ).status_code == 200
     assert guarded.delete("/item?id=a%2Fb", headers=WRITE).status_code == 204
     assert guarded.delete("/item?id=a%2Fb", headers=WRITE).status_code == 404
-    found = guarded.post("/search", json={"text": "sea", "k": 100}, headers=READ).json()
-    assert "a/b" not in [hit["id"] for hit in found["hits"]]
+    answer = guarded.post("/search", json={"text": "sea", "k": 100}, headers=READ).json()
+    assert "a/b" not in [hit["id"] for hit in answer["hits"]]
     with Collection.open(guarded.path) as collection:
         assert second in collection
         assert "a/b" not in collection
 
 
 def test_one_item_can_be_added_as_a_form(guarded, make_picture):
-    said = {"id": "upload", "text": "red car", "labels": ["car"], "fields": {"turn": 9}}
-    form = {"item": json.dumps(said)}
+    details = {"id": "upload", "text": "red car", "labels": ["car"], "fields": {"turn": 9}}
+    form = {"item": json.dumps(details)}
     files = {"image": ("car.png", make_picture((220, 30, 30)))}
     added = guarded.post("/item", data=form, files=files, headers=WRITE)
     assert added.json() == {"ids": ["upload"], "skipped": []}
@@ -119,8 +119,8 @@ def test_metadata_is_set_and_removed_and_the_rest_stays(guarded):
         "labels": ["cat", "pet"],
     }
     body = {"where": {"favourite": True}}
-    found = guarded.post("/browse", json=body, headers=READ).json()["hits"]
-    assert [hit["id"] for hit in found] == [before["id"]]
+    hits = guarded.post("/browse", json=body, headers=READ).json()["hits"]
+    assert [hit["id"] for hit in hits] == [before["id"]]
     restored = {"text": before["text"], "labels": before["labels"], "fields": {"favourite": None}}
     assert guarded.patch(address, json=restored, headers=WRITE).json() == before
     only = guarded.patch(address, json={"fields": {"hidden": True}}, headers=WRITE).json()

@@ -49,7 +49,7 @@ def test_pairwise_statistics_use_the_items_with_both_views(n_items, seed, dtype)
     views, labels, present = draw(np.random.default_rng(seed), n_items, dtype)
     stats = Statistics.from_views(views, labels, present, config=CONFIG)
     dense = {
-        name: (it.toarray() if sp.issparse(it) else it).astype(float) for name, it in views.items()
+        name: (X.toarray() if sp.issparse(X) else X).astype(float) for name, X in views.items()
     }
     every = np.ones(n_items, dtype=bool)
     for first, second in (("image", "text"), ("text", "sound"), ("sound", "image")):
@@ -70,7 +70,11 @@ def test_statistics_and_sample_are_independent_of_chunks_and_order(n_items, seed
     rng = np.random.default_rng(seed)
     part = draw(rng, n_items)
     full = Statistics.from_views(*part, config=CONFIG)
-    rows = [it for it in np.array_split(rng.permutation(n_items), rng.integers(1, 6)) if len(it)]
+    rows = [
+        part_rows
+        for part_rows in np.array_split(rng.permutation(n_items), rng.integers(1, 6))
+        if len(part_rows)
+    ]
     chunks = [take(part, chunk) for chunk in rows]
     streamed = Statistics.from_views(*chunks[0], config=CONFIG)
     merged = Statistics.from_views(*chunks[0], config=CONFIG)
@@ -118,7 +122,9 @@ def test_a_row_has_the_same_key_sparse_dense_single_or_double():
     X = np.round(np.random.default_rng(0).normal(size=(9, 5)), 1).astype(np.float32)
     X[X < 0] = 0
     forms = [X, X.astype(np.float64), sp.csr_array(X), np.asfortranarray(X)]
-    keys = [Statistics.from_views({"image": it}, None, config=CONFIG).sample.keys for it in forms]
+    keys = [
+        Statistics.from_views({"image": form}, None, config=CONFIG).sample.keys for form in forms
+    ]
     for other in keys[1:]:
         np.testing.assert_array_equal(other, keys[0])
     other = Statistics.from_views({"text": X}, None, config=CONFIG).sample.keys

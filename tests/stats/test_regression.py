@@ -41,7 +41,7 @@ def test_residual_covariance_estimates_the_error_on_strangers():
     weights = rng.normal(size=(3, 30))
     sample = lambda n: np.eye(3, dtype=np.uint8)[rng.integers(0, 3, n)]  # noqa: E731
     training, test = sample(300), sample(20_000)
-    X, Y = (each @ weights + 3 * rng.normal(size=(len(each), 30)) for each in (training, test))
+    X, Y = (rows @ weights + 3 * rng.normal(size=(len(rows), 30)) for rows in (training, test))
     stats = Statistics.from_views({"image": X}, training)
     sets = stats.label_sets.matrix().astype(float)
     result = regress(stats.views["image"], sets, 1e-3)
@@ -108,7 +108,7 @@ def test_groups_of_similar_rows_do_not_make_the_ridge_small():
     sums = RidgeSolver(X.T @ X, X.sum(axis=0), float(len(X)))
     by_sums = regress_moments(sums, X.T @ Y, Y.sum(axis=0), Y.T @ Y, "auto")
     assert by_sums.ridge < 1e-4 < result.ridge
-    errors = [leave_one_out_error(X, Y, it.ridge, fit_intercept=True) for it in (result, by_sums)]
+    errors = [leave_one_out_error(X, Y, fit.ridge, fit_intercept=True) for fit in (result, by_sums)]
     assert errors[0] <= errors[1]
     # Generalised cross-validation takes the error on strangers for next to nothing.
     assert np.trace(by_sums.residual) < 0.1 * errors[1]
@@ -127,9 +127,11 @@ def test_a_strong_ridge_keeps_the_coefficients_it_pulls_towards(fit_intercept):
     np.testing.assert_allclose(strong.coefficients, towards, atol=1e-3)
     error = targets - X @ strong.coefficients - strong.intercept
     np.testing.assert_allclose(strong.residual, error.T @ error / 60, rtol=0.1, atol=1e-3)
-    free = [regress_moments(solver, *inputs, 0.0, None, it).coefficients for it in (None, towards)]
+    free = [
+        regress_moments(solver, *inputs, 0.0, None, prior).coefficients for prior in (None, towards)
+    ]
     np.testing.assert_allclose(*free, atol=1e-9)
-    # By sums, or by rows left out: a ridge that is chosen predicts better than none.
+    # A ridge chosen by statistics or by held-out rows predicts better than none.
     for held in (None, targets):
         chosen = regress_moments(solver, *inputs, "auto", held, towards)
         assert np.trace(chosen.residual) < np.trace(strong.residual) * 1.1

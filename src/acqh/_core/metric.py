@@ -49,7 +49,7 @@ class MetricMap:
         return cls(metric, items.mean(axis=0, dtype=np.float64).astype(np.float32))
 
     def n_components(self, n_mapped: int) -> int:
-        """Return the number of components of vectors that have `n_mapped` when mapped."""
+        """Return the number of dimensions of vectors that have `n_mapped` when mapped."""
         return n_mapped - (self.metric == "l2")
 
     def map_items(self, items: Floats) -> Floats:

@@ -1,10 +1,11 @@
 """Texts by a small sentence model, MiniLM, run by ONNX Runtime; words cut up as BERT's are.
 
-A table stands in for it in queries: a row for each piece of a word, added up. The rows were learnt
-from captions and sentences about things, as a ridge regression from the pieces of each to its
-vector, drawn towards the vector of the piece alone. `QueryTable` is what is left of them for one
-collection: a query takes microseconds and no network, in Python and in a visitor's browser.
-`tools/learn_piece_table.py` makes the table.
+In queries, a table of static token embeddings can replace it: the rows of a text's tokens are added
+up. The rows were learnt from captions and sentences about things, as a ridge regression from the
+tokens of each to its vector, drawn towards the vector of the token alone. `QueryTable`
+holds them for one collection: a query takes microseconds and no network, in Python and in a
+visitor's browser.
+`tools/learn_token_table.py` makes the table.
 """
 
 import gzip
@@ -158,13 +159,13 @@ _IDEOGRAPHS = ((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2FA1F), (0xF900, 
 
 @cache
 def vocabulary() -> dict[str, int]:
-    """Return the 30,522 pieces and their numbers."""
+    """Return the 30,522 tokens and their numbers."""
     packed = (files("acqh.encoders") / "wordpiece.txt.gz").read_bytes()
-    return {piece: number for number, piece in enumerate(gzip.decompress(packed).decode().split())}
+    return {token: number for number, token in enumerate(gzip.decompress(packed).decode().split())}
 
 
 def numbers_of(text: str, longest: int) -> list[int]:
-    """Return the numbers of a text's pieces between a start and an end mark, `longest` at most.
+    """Return the numbers of a text's tokens between a start and an end mark, `longest` at most.
 
     Examples
     --------
@@ -172,12 +173,12 @@ def numbers_of(text: str, longest: int) -> list[int]:
     [101, 14477, 20961, 3468, 999, 102]
     """
     token_ids = vocabulary()
-    pieces = [number for word in _words(text) for number in _pieces(word)]
-    return [token_ids[_START], *pieces[: longest - 2], token_ids[_END]]
+    numbers = [number for word in _words(text) for number in _tokens_of(word)]
+    return [token_ids[_START], *numbers[: longest - 2], token_ids[_END]]
 
 
 def is_word(text: str) -> bool:
-    """Whether a text is one word that needs no pieces.
+    """Whether a text is one word that is a single token.
 
     Examples
     --------
@@ -215,17 +216,17 @@ def _is_ideograph(letter: str) -> bool:
 
 
 @lru_cache(maxsize=1 << 16)
-def _pieces(word: str) -> tuple[int, ...]:
-    """Return the longest pieces from the left that make up a word."""
+def _tokens_of(word: str) -> tuple[int, ...]:
+    """Return the longest tokens from the left that make up a word."""
     token_ids = vocabulary()
     if len(word) > _LONGEST_WORD:
         return (token_ids[_UNKNOWN],)
     tokens, start = [], 0
     while start < len(word):
         for end in range(len(word), start, -1):
-            piece = word[start:end] if start == 0 else f"##{word[start:end]}"
-            if piece in token_ids:
-                tokens.append(token_ids[piece])
+            token = word[start:end] if start == 0 else f"##{word[start:end]}"
+            if token in token_ids:
+                tokens.append(token_ids[token])
                 start = end
                 break
         else:
@@ -237,11 +238,11 @@ def _pieces(word: str) -> tuple[int, ...]:
 class QueryTable:
     """From texts to query vectors of one collection.
 
-    With b the numbers of a text's pieces, scaled to length one, a query is
+    With b the numbers of a text's tokens, scaled to length one, a query is
     ``(b rows scales) to_query + offset``.
     """
 
-    pieces: Array  # (n_rows,): which piece of MiniLM's each row is of
+    pieces: Array  # (n_rows,): the token of each row, as its number in MiniLM
     rows: Array  # int8 (n_rows, rank)
     scales: Floats  # (rank,)
     to_query: Floats  # (rank, n_components)
@@ -282,7 +283,7 @@ class QueryTable:
         """Return the query vector of a text, (n_components,); None where nothing of it is known."""
         fold_text(text)
         numbers = Counter(numbers_of(text, _LONGEST)[1:-1])
-        present = [(place, n) for piece, n in numbers.items() if (place := _places()[piece]) >= 0]
+        present = [(place, n) for token, n in numbers.items() if (place := _places()[token]) >= 0]
         if not present:
             return None
         places, counts = np.array(present).T
@@ -292,7 +293,7 @@ class QueryTable:
 
     @property
     def words(self) -> list[str]:
-        """The piece of each row, as MiniLM writes it, and after them the pieces without a row."""
+        """The token of each row, as MiniLM writes it, and after them the tokens without a row."""
         tokens = list(vocabulary())
         rows = [tokens[piece] for piece in self.pieces.tolist()]
         return [*rows, *sorted(set(tokens).difference(rows))]
@@ -336,7 +337,7 @@ def _table() -> dict[str, Any]:
 
 @cache
 def _places() -> Array:
-    """Return the row of each piece, (n_pieces,), or -1."""
+    """Return the row of each token, (n_tokens,), or -1."""
     pieces = _table()["pieces"]
     places = np.full(len(vocabulary()), -1, dtype=np.int64)
     places[pieces] = np.arange(len(pieces))

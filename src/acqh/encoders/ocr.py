@@ -30,7 +30,7 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 _BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[a-z]{4})(?=\d)")
 # The vocabulary is sorted by frequency. Rare ones of two letters are abbreviations.
 _N_FREQUENT, _LETTER_WORDS = 2_700, ("a", "i")
-# Fewer letters per word are the pieces of one word that is not known.
+# Fewer letters per word are the tokens of one unknown word.
 _MIN_MEAN_LETTERS = 3.5
 # Least shares of two neighbouring ones of 16 greys, of smooth pixels and of sharp edges.
 _MIN_COMMON, _MIN_SMOOTH, _MIN_SHARP = 0.45, 0.6, 0.001

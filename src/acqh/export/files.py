@@ -119,8 +119,8 @@ def open_source(source: Exportable, *, metadata: bool = True) -> Iterator[Source
 def _of_index(index: CodeIndex) -> Source:
     if index.metric == "l2":
         raise InvalidInputError(
-            "an index of the metric l2 cannot be exported: its codebooks have one more component "
-            "than the vectors"
+            "an index of the metric l2 cannot be exported: its codebooks have one dimension "
+            "more than the vectors"
         )
     return Source(
         index.codebooks,

@@ -378,7 +378,7 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
         MissingExtraError
             Faiss is not installed.
         InvalidInputError
-            The metric is "l2": the codebooks have one more component than queries.
+            The metric is "l2": the codebooks have one more dimension than queries.
         """
         if self.metric == "l2":
             raise InvalidInputError("Faiss has no additive codes like these of the metric l2")

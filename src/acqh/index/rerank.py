@@ -133,7 +133,7 @@ def int8_dtype(n_components: int) -> Any:
 
 
 def shrink_vectors(vectors: Floats, dtype: str) -> Array:
-    """Return vectors to re-rank by in two bytes or one byte per component.
+    """Return vectors to re-rank by in two bytes or one byte per dimension.
 
     Parameters
     ----------

@@ -161,7 +161,7 @@ class BaseMethod(BaseEstimator, ABC):
         check_parameters(self, self._parameter_constraints)
 
     def _check_mode(self, views: Any, labels: Any, mode: DatabaseMode | None) -> DatabaseMode:
-        """Return how to code a database: as asked, or as what was given suggests."""
+        """Return how to encode a database: as requested, or as the input suggests."""
         self._check_fitted()
         if views is not None and not isinstance(views, Mapping):
             raise InvalidInputError(

@@ -77,12 +77,12 @@ def _map_here(function: Function, tasks: Iterable[Task]) -> Iterator[tuple[int, 
     if ahead and isinstance(ahead[0], Chunk):
         arguments = deque[Any]()
 
-        def pieces() -> Iterator[Chunk]:
-            for piece, argument in chain([ahead], tasks):
+        def remaining() -> Iterator[Chunk]:
+            for chunk, argument in chain([ahead], tasks):
                 arguments.append(argument)
-                yield piece
+                yield chunk
 
-        with closing(read_chunks(pieces(), prefetch=True)) as reader:
+        with closing(read_chunks(remaining(), prefetch=True)) as reader:
             for items in reader:
                 yield len(items), function(items, arguments.popleft())
                 del items  # free its memory before the next one is read
@@ -110,16 +110,16 @@ def chunk_source(
     if listed and all(isinstance(path, str | PathLike) for path in listed):
         # Absolute: processes that read the chunks may have another working directory.
         paths = [Path(path).absolute() for path in listed]
-        pieces = list_chunks(paths if listed is source else paths[0], chunk_size=chunk_size)
-        prints = pieces.fingerprint()
-        return ChunkedSource(pieces, pieces.n_items, progress, dask, chunk_size, prints)
+        chunks = list_chunks(paths if listed is source else paths[0], chunk_size=chunk_size)
+        prints = chunks.fingerprint()
+        return ChunkedSource(chunks, chunks.n_items, progress, dask, chunk_size, prints)
     if isinstance(source, Chunks):
         return ChunkedSource(source, source.n_items, progress, dask, None, source.fingerprint())
     if listed is source and listed and all(hasattr(path, "read") for path in listed):
         return ChunkedSource(source, sum(map(len, source)), progress, dask)
     if client is not None:
         raise InvalidInputError(
-            f"a cluster reads paths and pieces of files, not {type(source).__name__}; write the "
+            f"a cluster reads paths and chunks of files, not {type(source).__name__}; write the "
             "items to files that all workers see"
         )
     if isinstance(source, MultiViewData):
@@ -127,7 +127,7 @@ def chunk_source(
         return ChunkedSource(chunks, len(source), progress, chunk_size=chunk_size)
     if not isinstance(source, Iterable):
         raise InvalidInputError(
-            "the source must be a path, pieces of files, MultiViewData or an iterable of them, not "
+            "the source must be a path, chunks of files, MultiViewData or an iterable of them, not "
             f"{type(source).__name__}"
         )
     return ChunkedSource(map(_check_chunk, source), None, progress)

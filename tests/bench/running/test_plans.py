@@ -119,8 +119,8 @@ def test_a_file_of_a_named_data_set_is_that_data_set(data_dir):
 
 
 def test_preparation_is_fitted_on_training_rows_alone(source):
-    described = {"text": {"class": "StandardScaler", "params": {}}}
-    prepared_source = BenchData(source.data, source.sha256, described)
+    preparation = {"text": {"class": "StandardScaler", "params": {}}}
+    prepared_source = BenchData(source.data, source.sha256, preparation)
     split = make_split(source.data, "unlabelled", seed=0)
     prepared = prepare(prepared_source, split)
     np.testing.assert_array_equal(prepared.views["image"], source.data.views["image"])

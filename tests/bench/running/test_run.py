@@ -58,12 +58,12 @@ def without_times(rows):
 
 @pytest.fixture(scope="module", autouse=True)
 def isolated_registry():
-    """Take the methods of these tests out again: others look at all that are registered."""
+    """Take the methods of these tests out again: other tests use every registered method."""
     registry.list()  # loads the package's own
-    known = dict(registry._METHODS)
+    methods = dict(registry._METHODS)
     yield
     registry._METHODS.clear()
-    registry._METHODS.update(known)
+    registry._METHODS.update(methods)
     for name in [name for name in sys.modules if name.startswith("acqh_plugin_")]:
         del sys.modules[name]
 
@@ -221,7 +221,7 @@ def let_go(process, pipe):
 
 @pytest.fixture
 def waiting_run(tmp_path, data_file, pipes):
-    """Start a run of three runs, of which the second says that it has begun, and waits."""
+    """Start three runs. The second one reports that it has begun, and waits."""
     command = [
         sys.executable, "-m", "acqh", "bench", str(data_file), "--methods", "waiting",
         "--method-file", f"{PLUGINS}:Waiting", "--bytes", "1", "--protocol", "labelled",

@@ -18,10 +18,10 @@ def topics_and_more(n_items, seed=0):
     rng = np.random.default_rng(seed)
     topics = rng.normal(size=(n_items, 3))
     image, text = (topics + 0.3 * rng.normal(size=topics.shape) for _ in range(2))
-    own = {"image": 3 * rng.normal(size=(n_items, 1)), "text": rng.normal(size=(n_items, 30))}
+    views = {"image": 3 * rng.normal(size=(n_items, 1)), "text": rng.normal(size=(n_items, 30))}
     return topics, {
-        "image": np.concatenate([image, own["image"]], axis=1),
-        "text": np.concatenate([text, np.sqrt(0.3) * own["text"]], axis=1),
+        "image": np.concatenate([image, views["image"]], axis=1),
+        "text": np.concatenate([text, np.sqrt(0.3) * views["text"]], axis=1),
     }
 
 
@@ -39,13 +39,13 @@ def test_content_counts_by_the_scores_that_views_agree_on():
     lengths = np.linalg.norm(topics, axis=1)
     alike = topics[400:] @ topics[:400].T > 0.7 * np.outer(lengths[400:], lengths[:400])
 
-    def found(model):
+    def precision_of(model):
         scores = model.project(queries["image"], view="image") @ model.embed(items).T
         return mean_average_precision(scores.astype(np.float32), alike)
 
     even = acqh.ACQH(16, targets={"image": 1, "text": 1}, **SMALL).fit(items)
     assert weights_of(even) == {"image": 1, "text": 1}
-    assert found(model) > found(even) + 0.15
+    assert precision_of(model) > precision_of(even) + 0.15
 
 
 def test_views_that_agree_on_nothing_or_everything_have_equal_weights():

@@ -11,7 +11,7 @@ SMALL = {"n_codebooks": 3, "codebook_size": 16, "random_state": 0}
 
 @pytest.fixture(scope="module")
 def captioned():
-    """Return images of which half have a text, which says much that no image shows."""
+    """Return images, half with a text. Much of the text is not visible in any image."""
     rng = np.random.default_rng(0)
     shared, text_only, other = (rng.normal(size=(700, n)) for n in (10, 10, 40))
     views = {
@@ -37,8 +37,8 @@ def test_items_with_a_text_do_not_lead_every_ranking(captioned):
         first = np.argsort(-model.project(queries, view="text") @ items.T, axis=1)[:, :10]
         shares.append(has_text[first].mean())
         scores = model.project(data.views["text"][has_text], view="text") @ items.T
-        own = scores[np.arange(has_text.sum()), np.flatnonzero(has_text)]
-        finds.append(np.mean((scores > own[:, None]).sum(axis=1) < 10))
+        own_scores = scores[np.arange(has_text.sum()), np.flatnonzero(has_text)]
+        finds.append(np.mean((scores > own_scores[:, None]).sum(axis=1) < 10))
     assert 0 < model.targets_["text"].caption_weight < 1
     assert shares[0] > 0.65 > 0.6 > shares[1]  # half of the items have a text
     assert finds[1] >= 0.95 * finds[0]
@@ -52,12 +52,12 @@ def test_the_caption_weight_is_estimated_for_cosine_targets_too(captioned):
 
 def test_the_caption_weight_does_not_affect_items_with_one_view(captioned):
     half, full = (fit_with_weight(captioned, weight).space_ for weight in (0.5, 1.0))
-    known = {view: X[::2] for view, X in captioned[0].views.items()}
-    for view, X in known.items():
+    features = {view: X[::2] for view, X in captioned[0].views.items()}
+    for view, X in features.items():
         np.testing.assert_allclose(
             half.join_blocks({view: X}), full.join_blocks({view: X}), atol=1e-12
         )
-    apart = half.join_blocks(known) - full.join_blocks(known)
+    apart = half.join_blocks(features) - full.join_blocks(features)
     assert np.abs(apart).max() > 0.1
 
 

@@ -29,10 +29,10 @@ def test_a_larger_share_of_training_items_lowers_their_error(data, targets):
 
 
 def test_codebooks_fit_complete_items_if_all_are_complete(data):
-    def fitted(share, given=data, **settings):
+    def fitted(share, rows=data, **settings):
         settings = {"targets": TARGETS[1]} | settings
         model = acqh.ACQH(8, complete_share=share, **settings, **SETTINGS)
-        return model.fit(given).codebooks_
+        return model.fit(rows).codebooks_
 
     np.testing.assert_array_equal(fitted(None), fitted(1.0))
     labels = np.array(data.labels)

@@ -31,7 +31,7 @@ def assert_same_model(first, second, rtol=1e-9):
     for view, projection in first.projections_.items():
         other = second.projections_[view]
         scale = np.abs(projection).max()
-        # The sign of a principal component is arbitrary, but ours is that of the same sums.
+        # The sign of a principal component is arbitrary, but equal statistics give the same sign.
         np.testing.assert_allclose(other, projection, rtol=0, atol=rtol * scale)
     scale = np.abs(first.codebooks_).max()
     np.testing.assert_allclose(second.codebooks_, first.codebooks_, rtol=0, atol=rtol * scale)
@@ -158,7 +158,7 @@ def test_more_bytes_never_raise_the_error(data):
 
 
 def test_views_of_an_item_are_weighted_by_how_well_they_predict(data, model):
-    """Precisions add up and the prior counts once, but for precisions below the prior."""
+    """Precisions add up and the prior counts once, except for precisions below the prior."""
     space = model.space_
     block = space.blocks["labels"]
     prior = np.linalg.inv(block.spread @ block.spread)
@@ -167,12 +167,12 @@ def test_views_of_an_item_are_weighted_by_how_well_they_predict(data, model):
         precision = np.linalg.inv(space.predictors[view]["labels"].residual)
         total += precision - prior
         votes += (space.join_blocks({view: X}) - block.mean) @ precision
-    described = space.join_blocks(dict(data.views))
-    np.testing.assert_allclose(described, block.mean + votes @ np.linalg.inv(total), atol=0.03)
-    each = {view: model.embed({view: X}).astype(np.float64) for view, X in data.views.items()}
+    joined = space.join_blocks(dict(data.views))
+    np.testing.assert_allclose(joined, block.mean + votes @ np.linalg.inv(total), atol=0.03)
+    embedded = {view: model.embed({view: X}).astype(np.float64) for view, X in data.views.items()}
     both = model.embed(dict(data.views))
     truth = model.embed(labels=data.labels)
-    error = {view: np.mean((points - truth) ** 2) for view, points in each.items()}
+    error = {view: np.mean((points - truth) ** 2) for view, points in embedded.items()}
     assert np.mean((both - truth) ** 2) < min(error.values())
 
 

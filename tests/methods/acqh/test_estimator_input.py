@@ -89,14 +89,14 @@ def test_views_without_names_are_rejected_with_a_fix(data):
             call()
 
 
-@pytest.mark.parametrize("given", [lambda m: m, lambda m: [m], sp.csr_array])
-def test_items_without_view_names_are_rejected_with_a_fix(data, given):
+@pytest.mark.parametrize("views", [lambda m: m, lambda m: [m], sp.csr_array])
+def test_items_without_view_names_are_rejected_with_a_fix(data, views):
     model = acqh.ACQH(4, **SMALL).fit(data)
     for labels in (None, data.labels):
         with pytest.raises(InvalidInputError, match=r"views as a mapping.*\{'image': X\}"):
-            model.encode(given(data.views["image"]), labels=labels)
+            model.encode(views(data.views["image"]), labels=labels)
         with pytest.raises(InvalidInputError, match=r"views as a mapping.*\{'image': X\}"):
-            model.embed(given(data.views["image"]), labels=labels)
+            model.embed(views(data.views["image"]), labels=labels)
 
 
 def test_a_grid_search_accepts_labels_in_the_data_and_as_y(data):

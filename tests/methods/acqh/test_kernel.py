@@ -15,7 +15,7 @@ from acqh.methods import load_method
 
 
 def rings(n_items: int, seed: int) -> acqh.MultiViewData:
-    """Return points on three rings, of which no linear map tells one from another, and tags."""
+    """Return points on three rings, which no linear map can separate, and tags."""
     rng = np.random.default_rng(seed)
     ring = rng.integers(0, 3, n_items)
     angle = rng.uniform(0, 2 * np.pi, n_items)
@@ -33,7 +33,7 @@ def fit(maps: Any, data: acqh.MultiViewData, **params: Any) -> acqh.ACQH:
 
 
 def precision(model: acqh.ACQH, query: acqh.MultiViewData, data: acqh.MultiViewData) -> float:
-    """Return how many of the ten items nearest an image, coded by their image, share its label."""
+    """Return the share of an image's ten nearest items, encoded from images, with its label."""
     items = model.decode(model.encode({"image": data.views["image"]}))
     scores = model.project(query.views["image"], view="image") @ items.T
     nearest = np.argsort(-scores, axis=1)[:, :10]
@@ -42,16 +42,18 @@ def precision(model: acqh.ACQH, query: acqh.MultiViewData, data: acqh.MultiViewD
 
 def test_kernel_maps_solve_what_linear_maps_cannot() -> None:
     train, database, query = rings(300, 0), rings(200, 1), rings(60, 2)
-    linear, kernel = (precision(fit(it, train), query, database) for it in (None, "kernel"))
+    linear, kernel = (
+        precision(fit(features, train), query, database) for features in (None, "kernel")
+    )
     assert linear < 0.75
     assert kernel > 0.95
 
 
 def test_query_vectors_are_maps_of_kernel_ridge_regression() -> None:
     train, query = rings(80, 0), rings(10, 1)
-    own = KernelMap("rbf", bandwidth=0.5, ridge=0.2)
-    model = fit({"image": own}, train, similarity="dot")
-    X, new = (np.asarray(it.views["image"], dtype=np.float64) for it in (train, query))
+    kernel_map = KernelMap("rbf", bandwidth=0.5, ridge=0.2)
+    model = fit({"image": kernel_map}, train, similarity="dot")
+    X, new = (np.asarray(part.views["image"], dtype=np.float64) for part in (train, query))
 
     def squared(left: np.ndarray) -> np.ndarray:
         return np.square(left[:, None] - X[None]).sum(axis=2)
@@ -99,10 +101,10 @@ def test_maps_before_a_kernel_are_fitted_first() -> None:
     train = rings(100, 0)
     maps = {"image": make_pipeline(SignedRoot(), KernelMap("rbf", bandwidth=1.0, ridge=0.1))}
     model = fit(maps, train)
-    own = model.feature_maps_["image"].steps[-1][1]
+    kernel_map = model.feature_maps_["image"].steps[-1][1]
     rows = np.asarray(train.views["image"])
     expected = np.sign(rows) * np.sqrt(np.abs(rows))
-    np.testing.assert_allclose(own.anchors_.astype(float), expected, atol=2e-3)
+    np.testing.assert_allclose(kernel_map.anchors_.astype(float), expected, atol=2e-3)
 
 
 def test_items_without_labels_or_view_teach_no_kernel() -> None:

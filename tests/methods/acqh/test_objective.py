@@ -23,14 +23,14 @@ def complete_and_single_views(model):
     maps = model.feature_maps_
     # With kernel maps and labels as the only target, the sample holds predictions of labels.
     is_raw = {view: rows.views[view].shape[1] == model.n_features_in_[view] for view in rows.views}
-    known = {
+    statistics = {
         view: maps[view].transform(matrix) if view in maps and is_raw[view] else matrix
         for view, matrix in sorted(rows.views.items())
     }
-    alone = [space.join_blocks({view: matrix}) for view, matrix in known.items()]
+    alone = [space.join_blocks({view: matrix}) for view, matrix in statistics.items()]
     if "labels" in space.blocks:
-        known["labels"] = space.embedding.transform(rows.labels)
-    return space.join_blocks(known), alone
+        statistics["labels"] = space.embedding.transform(rows.labels)
+    return space.join_blocks(statistics), alone
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_the_objective_is_the_mean_squared_error_that_queries_see(
 
     real = solve.fit_codebooks
     monkeypatch.setattr(solve, "fit_codebooks", fit_codebooks)
-    known = data if "labels" in targets else data.without_labels()
-    model = acqh.ACQH(4, targets=targets, **SIZES, **settings).fit(known)
+    training = data if "labels" in targets else data.without_labels()
+    model = acqh.ACQH(4, targets=targets, **SIZES, **settings).fit(training)
     ((codes, weights),) = trained_on
     items, alone = complete_and_single_views(model)
     items = model.space_.scale(items)

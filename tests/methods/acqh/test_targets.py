@@ -19,15 +19,15 @@ MIXED = {"labels": 0.5, "image": 0.25, "text": 0.25}
 
 @pytest.fixture(scope="module")
 def data():
-    made = acqh.make_multiview(
+    data = acqh.make_multiview(
         240, {"image": 12, "text": 9}, n_labels=5, single_label=False, random_state=0
     )
-    return made.with_views({name: X.astype(np.float64) for name, X in made.views.items()})
+    return data.with_views({name: X.astype(np.float64) for name, X in data.views.items()})
 
 
 @pytest.fixture(scope="module")
 def partly(data):
-    """Return items of which some lack labels, some a view, and none both views."""
+    """Return items: some lack labels, some one view, none both views."""
     labels = data.labels.copy()
     labels[::3] = 0
     rows = np.arange(len(data))
@@ -53,11 +53,11 @@ def assert_same(first, second, items, rtol=1e-7):
 def test_without_labels_the_content_of_all_views_is_fitted(data):
     model = acqh.ACQH(21, **SMALL).fit(data.views)
     assert sorted(model.targets_) == ["image", "text"]
-    assert sum(it.weight for it in model.targets_.values()) == pytest.approx(1)
+    assert sum(target.weight for target in model.targets_.values()) == pytest.approx(1)
     assert model.targets_["text"].rank == 9
     scores = model.project(data.views["image"], view="image") @ model.embed(data.views).T
-    own = np.diag(scores)
-    assert np.mean((scores > own[:, None]).sum(axis=1) < 10) > 0.9
+    own_scores = np.diag(scores)
+    assert np.mean((scores > own_scores[:, None]).sum(axis=1) < 10) > 0.9
 
 
 def test_with_labels_only_labels_are_fitted(data):
@@ -151,7 +151,7 @@ def test_a_teacher_is_used_in_training_only(data, similarity, tmp_path):
         "inner": teacher,
         "cosine": teacher / np.linalg.norm(teacher, axis=1, keepdims=True),
     }[similarity]
-    # The image predicts the teacher exactly, but for a cosine, which is not a linear map of it.
+    # The image predicts the teacher exactly, except for a cosine, which is not a linear map of it.
     like = np.corrcoef(scores.ravel(), (expected @ expected.T).ravel())[0, 1]
     assert like > (0.9 if similarity == "cosine" else 0.999)
     model.save(tmp_path / "model")
@@ -172,9 +172,9 @@ def test_items_are_encoded_from_any_subset_of_views(data, mixed):
     ]
     full = mixed.embed(views, labels=labels)
     errors = []
-    for inputs, known in ways:
-        vectors = mixed.embed(inputs, labels=known)
-        codes = mixed.encode(inputs, labels=known)
+    for inputs, expected in ways:
+        vectors = mixed.embed(inputs, labels=expected)
+        codes = mixed.encode(inputs, labels=expected)
         assert codes.shape == (240, 3)
         # The more is known, the nearer an item is to where it belongs.
         errors.append(np.mean((vectors - full) ** 2))
@@ -245,13 +245,13 @@ def test_unlabelled_items_are_as_long_as_labelled_ones(data):
     plain = acqh.ACQH(8, targets=MIXED, normalize_items=False, **SMALL).fit(data.views, labels)
     ratios = []
     for model in (fair, plain):
-        described = np.concatenate(
+        joined = np.concatenate(
             [
                 model.embed({"image": data.views["image"]}),
                 model.embed(dict(data.views)),
             ]
         )
-        placed = described @ np.linalg.pinv(model.space_.target_map)
+        placed = joined @ np.linalg.pinv(model.space_.target_map)
         lengths = np.linalg.norm(placed, axis=1)
         ratios.append(lengths[:240].mean() / lengths[240:].mean())
     assert abs(ratios[0] - 1) < abs(ratios[1] - 1)
@@ -265,12 +265,12 @@ def test_cosine_targets_give_items_of_unit_norm(data):
     model = acqh.ACQH(6, targets=targets, **SMALL).fit({**data.views, "teacher": teacher})
     scores = model.project(teacher, view="teacher") @ model.embed({"teacher": teacher}).T
     np.testing.assert_allclose(scores, teacher @ teacher.T, atol=1e-9)
-    known, guessed = (
+    given_scores, guessed = (
         model.space_.scale(model.space_.join_blocks({name: X}))
         for name, X in (("teacher", teacher), ("text", data.views["text"]))
     )
-    for described in (known, guessed):
-        np.testing.assert_allclose(np.linalg.norm(described, axis=1), 1.0, atol=1e-9)
+    for joined in (given_scores, guessed):
+        np.testing.assert_allclose(np.linalg.norm(joined, axis=1), 1.0, atol=1e-9)
 
 
 def test_an_item_without_any_view_is_scored_like_the_mean(data):
@@ -278,8 +278,8 @@ def test_an_item_without_any_view_is_scored_like_the_mean(data):
     model = acqh.ACQH(24, targets=MIXED, **SMALL).fit(views, data.labels)
     space = model.space_
     vague = space.embed({"noise": np.zeros((1, 2))})
-    known = dict(data.views, labels=space.embedding.transform(data.labels))
-    mean = space.join_blocks(known).mean(axis=0)
+    inputs = dict(data.views, labels=space.embedding.transform(data.labels))
+    mean = space.join_blocks(inputs).mean(axis=0)
     np.testing.assert_allclose(vague[0], mean @ space.target_map, atol=1e-9)
 
 

@@ -14,9 +14,9 @@ def blocks_of(X, L, has):
     """Return the block of every target for every row that has it; NaN elsewhere."""
     n = len(L)
     result = {}
-    known = L[has["labels"]].astype(float)
+    label_rows = L[has["labels"]].astype(float)
     result["labels"] = np.full((n, L.shape[1]), np.nan)
-    result["labels"][has["labels"]] = known / np.sqrt(np.mean(np.sum(known**2, axis=1)))
+    result["labels"][has["labels"]] = label_rows / np.sqrt(np.mean(np.sum(label_rows**2, axis=1)))
     for name, x in X.items():
         rows = x[has[name]]
         centred = rows - rows.mean(axis=0)
@@ -52,7 +52,10 @@ class Oracle:
         # Labels are a source like any view.
         self.sources = {**X, "labels": np.nan_to_num(self.blocks["labels"])}
         self.mean = np.concatenate(
-            [np.sqrt(WEIGHTS[name]) * np.nanmean(it, axis=0) for name, it in self.blocks.items()]
+            [
+                np.sqrt(WEIGHTS[name]) * np.nanmean(block, axis=0)
+                for name, block in self.blocks.items()
+            ]
         )
         self.models = {}
         for source, x in self.sources.items():
@@ -67,19 +70,19 @@ class Oracle:
         quadratic = [away @ away, 2 * away @ self.mean, self.mean @ self.mean - 1]
         return self.mean + max(np.roots(quadratic)) * away
 
-    def describe(self, row, known):
-        """Return all blocks of one row of which some sources are known."""
+    def embed(self, row, inputs):
+        """Return all blocks of one row, some of whose sources are available."""
         parts = []
         for target, block in self.blocks.items():
-            others = [source for source in known if source != target]
+            others = [source for source in inputs if source != target]
             trust = 0.0
-            if target in known:
+            if target in inputs:
                 trust = TRUST[target] if others else 1.0
             if trust == 1:
                 parts.append(np.sqrt(WEIGHTS[target]) * block[row])
                 continue
-            here = block[self.has[target]]
-            mean, spread = here.mean(axis=0), root(np.cov(here.T, bias=True))
+            present = block[self.has[target]]
+            mean, spread = present.mean(axis=0), root(np.cov(present.T, bias=True))
             white = np.linalg.inv(spread)
             total, pulled = np.eye(len(mean)), np.zeros(len(mean))
             for source in others:
@@ -130,17 +133,17 @@ WAYS = [
 ]
 
 
-@pytest.mark.parametrize("known", WAYS)
-def test_unquantized_scores_are_those_of_the_transcription(case, known):
+@pytest.mark.parametrize("inputs", WAYS)
+def test_unquantized_scores_are_those_of_the_transcription(case, inputs):
     model, oracle, X, L, _ = case
     full = oracle.has["labels"] & oracle.has["image"] & oracle.has["text"]
     rows = np.flatnonzero(full)[:12]
-    items = np.array([oracle.stretch(oracle.describe(row, known)) for row in rows])
-    views = {name: X[name][rows] for name in known if name != "labels"}
-    labels = L[rows] if "labels" in known else None
+    items = np.array([oracle.stretch(oracle.embed(row, inputs)) for row in rows])
+    views = {name: X[name][rows] for name in inputs if name != "labels"}
+    labels = L[rows] if "labels" in inputs else None
     vectors = model.embed(views or None, labels=labels)
     for view in X:
-        queries = np.array([oracle.describe(row, (view,)) for row in rows])
+        queries = np.array([oracle.embed(row, (view,)) for row in rows])
         scores = model.project(X[view][rows], view=view) @ vectors.T
         np.testing.assert_allclose(scores, queries @ items.T, atol=1e-8)
 
@@ -149,15 +152,17 @@ def test_maps_are_the_principal_components_in_the_metric_of_queries(case):
     model, oracle, X, _, data = case
     points = []
     n = len(oracle.has["image"])
-    known = [tuple(name for name in oracle.has if oracle.has[name][row]) for row in range(n)]
-    points += [(oracle.describe(row, known[row]), 1 / n) for row in range(n)]
+    inputs = [tuple(name for name in oracle.has if oracle.has[name][row]) for row in range(n)]
+    points += [(oracle.embed(row, inputs[row]), 1 / n) for row in range(n)]
     alone = [(row, view) for view in X for row in np.flatnonzero(oracle.has[view])]
     metric = 0.0
     for view in X:
-        queries = np.array([oracle.describe(row, (view,)) for row, own in alone if own == view])
+        queries = np.array(
+            [oracle.embed(row, (view,)) for row, own_view in alone if own_view == view]
+        )
         moment = queries.T @ queries
         metric = metric + moment / np.trace(moment) / len(X)
-    points += [(oracle.describe(row, (view,)), 1 / len(alone)) for row, view in alone]
+    points += [(oracle.embed(row, (view,)), 1 / len(alone)) for row, view in alone]
     vectors = np.array([oracle.stretch(point) for point, _ in points])
     weights = np.array([weight for _, weight in points])
     half = root(metric)

@@ -52,8 +52,8 @@ def make_model(make=acqh.ACQH, **settings):
     return make(n_components=8, n_codebooks=2, codebook_size=16, random_state=0, **settings)
 
 
-def share_that_differs(found, expected):
-    return np.mean(np.any(found.cpu().numpy() != expected, axis=1))
+def share_that_differs(result, expected):
+    return np.mean(np.any(result.cpu().numpy() != expected, axis=1))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -90,10 +90,10 @@ def test_items_are_encoded_from_tensors_of_labels_alone(device):
     views, labels = make_data()
     for settings in (SETTINGS["labels"], SETTINGS["both"]):
         model = make_model(**settings).fit(views, labels)
-        known = labels[40:]
-        known[0] = 1  # a set that was not fitted
-        codes = model.encode(labels=torch.from_numpy(known).to(device))
-        assert share_that_differs(codes, model.encode(labels=known)) <= 0.01
+        expected = labels[40:]
+        expected[0] = 1  # a set that was not fitted
+        codes = model.encode(labels=torch.from_numpy(expected).to(device))
+        assert share_that_differs(codes, model.encode(labels=expected)) <= 0.01
         with pytest.raises(LabelError, match="item 0"):
             model.encode(labels=torch.from_numpy(labels).to(device))
 
@@ -125,10 +125,10 @@ def test_kernel_maps_of_tensors_are_those_of_arrays(device, name):
     expected = make_model(**KERNELS[name]).fit(views, labels)
     model = make_model(**KERNELS[name]).fit(tensors, on_device)
     np.testing.assert_allclose(scores(model, tensors), scores(expected, views), atol=5e-3)
-    for known in ({"image": tensors["image"]}, tensors):
-        codes = model.encode(known)
+    for some in ({"image": tensors["image"]}, tensors):
+        codes = model.encode(some)
         assert codes.device == tensors["image"].device
-        arrays = {view: views[view] for view in known}
+        arrays = {view: views[view] for view in some}
         assert share_that_differs(codes, model.encode(arrays)) <= 0.01
 
 
@@ -148,7 +148,7 @@ def test_kernels_of_arrays_are_fitted_and_used_on_a_device(device):
     np.testing.assert_allclose(scores(model, more), scores(expected, more), atol=5e-3)
     tensors = to_device(views, device)
     model = make_model(**settings).fit(tensors, labels, max_memory=1 << 19)
-    # Half of the memory is not room for 460 anchors and the normal equations.
+    # Half of the memory is too small for 460 anchors and the normal equations.
     assert model.feature_maps_["image"].anchors_.shape[0] < 100
 
 
@@ -158,7 +158,7 @@ def test_tensors_are_added_and_forgotten_in_parts(device):
     tensors, on_device = to_device(views, device), torch.from_numpy(labels).to(device)
 
     def part(rows):
-        return {name: it[rows] for name, it in tensors.items()}, on_device[rows]
+        return {name: tensor[rows] for name, tensor in tensors.items()}, on_device[rows]
 
     full = make_model().fit(tensors, on_device, max_memory=1 << 17)
     model = make_model().fit(*part(slice(0, 300))).partial_fit(*part(slice(300, None)))

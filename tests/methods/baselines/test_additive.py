@@ -56,16 +56,16 @@ def test_ccq_rotations_and_codebooks_never_raise_the_objective(seed):
     R = {view: np.linalg.qr(rng.normal(size=(len(m.T), 3)))[0] for view, m in views.items()}
     Z = decode(codes, codebooks)
     before = objective(rows, R, weights, Z)
-    X = {view: each.times(np.eye(each.n_features)) for view, each in rows.items()}
+    X = {view: X.times(np.eye(X.n_features)) for view, X in rows.items()}
     assert before == pytest.approx(
         sum(weights[view] * np.sum((X[view] - Z @ R[view].T) ** 2) for view in X)
     )
-    R = {view: update_rotation(each, Z) for view, each in rows.items()}
+    R = {view: update_rotation(X, Z) for view, X in rows.items()}
     rotated = objective(rows, R, weights, Z)
     assert rotated <= before + 1e-9
-    for each in R.values():
-        np.testing.assert_allclose(each.T @ each, np.eye(3), atol=1e-9)
-    mean = sum(weights[view] * each.times(R[view]) for view, each in rows.items())
+    for rotation in R.values():
+        np.testing.assert_allclose(rotation.T @ rotation, np.eye(3), atol=1e-9)
+    mean = sum(weights[view] * X.times(R[view]) for view, X in rows.items())
     codebooks, codes = update_codebooks(mean, codes, codebooks)
     assert objective(rows, R, weights, decode(codes, codebooks)) <= rotated + 1e-6
 

@@ -65,7 +65,7 @@ def test_paired_directions_solve_the_generalised_eigenproblem(seed):
 def test_two_views_have_the_same_joint_and_paired_directions(seed):
     (x, y), _ = draw_views(seed)
     rows = [Rows(x, centre=True), Rows(y, centre=True)]
-    grams = [each.gram() for each in rows]
+    grams = [X.gram() for X in rows]
     joint, couplings = joint_directions(grams, couple_pairs(rows), 0.1, 99)
     a, b, r = paired_directions(*(whiten(gram, 0.1) for gram in grams), rows[0].cross(rows[1]))
     np.testing.assert_allclose(couplings[: len(r)], r, atol=1e-8)

@@ -64,8 +64,8 @@ def test_labelled_items_are_their_label_vectors_and_others_the_mean_prediction(d
     control = LabelRidge().fit(data.views, data.labels)
     np.testing.assert_array_equal(control.encode(labels=data.labels), data.labels)
     both = control.encode(data.views)
-    each = [control.project(matrix, view=view) for view, matrix in data.views.items()]
-    np.testing.assert_allclose(both, np.mean(each, axis=0), atol=1e-6)
+    projected = [control.project(matrix, view=view) for view, matrix in data.views.items()]
+    np.testing.assert_allclose(both, np.mean(projected, axis=0), atol=1e-6)
     assert control.bytes_per_item == 16
 
 

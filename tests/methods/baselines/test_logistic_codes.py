@@ -29,7 +29,7 @@ def test_gsph_columns_are_exact_minima_in_the_box(seed):
     similarity = LabelSimilarity.cosine(draw_labels(rng, n_items))
     A, B = rng.uniform(-1, 1, (2, n_items, n_bits))
     result = gsph.update_factor(A, B, n_bits * (similarity @ B))
-    before, after = (similarity.distance_to_product(n_bits, each, B) for each in (A, result))
+    before, after = (similarity.distance_to_product(n_bits, codes, B) for codes in (A, result))
     assert after <= before + 1e-9
     assert np.abs(result).max() <= 1.0
     # The last column was solved with all others as they are now.

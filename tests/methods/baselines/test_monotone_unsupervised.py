@@ -22,9 +22,9 @@ def test_the_objective_never_rises(name, seed):
         90, {"image": 12, "text": 8}, n_labels=5, single_label=seed > 0, random_state=seed
     )
     cls = acqh.methods.get(name)
-    known = cls().get_params()
+    parameters = cls().get_params()
     for sizes in SIZES:
-        method = cls(**{key: sizes[key] for key in sizes if key in known}, random_state=seed)
+        method = cls(**{key: sizes[key] for key in sizes if key in parameters}, random_state=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FewerBitsWarning)
             method.fit(data.views, data.labels)

@@ -34,7 +34,7 @@ def test_the_gradient_is_that_of_the_formula(torch):
     S, B = rng.integers(2, size=(5, 7)), rng.choice([-1.0, 1.0], (5, 3))
     rest, gamma, eta = rng.normal(size=3), 0.7, 0.3
     outputs = torch.tensor(F, requires_grad=True)
-    fixed = [torch.tensor(each) for each in (G, S, B, rest)]
+    fixed = [torch.tensor(array) for array in (G, S, B, rest)]
     batch_loss(outputs, *fixed, gamma, eta).backward()
     sigma = 1.0 / (1.0 + np.exp(-F @ G.T / 2.0))
     expected = (sigma - S) @ G / 2.0 + 2.0 * gamma * (F - B) + 2.0 * eta * (rest + F.sum(0))

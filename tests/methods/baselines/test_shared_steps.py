@@ -15,11 +15,11 @@ from acqh.methods.baselines.rows import LabelSimilarity, Rows
 seeds = st.integers(0, 2**32 - 1)
 
 
-def draw_discrete_problem(seed, whole=False):
+def draw_discrete_problem(seed, integers=False):
     rng = np.random.default_rng(seed)
     n_items, n_bits = rng.integers(1, 40), rng.integers(1, 9)
-    root = rng.integers(-2, 3, (n_bits, n_bits)) if whole else rng.normal(size=(n_bits, n_bits))
-    Q = rng.integers(-4, 5, (n_items, n_bits)) if whole else rng.normal(size=(n_items, n_bits))
+    root = rng.integers(-2, 3, (n_bits, n_bits)) if integers else rng.normal(size=(n_bits, n_bits))
+    Q = rng.integers(-4, 5, (n_items, n_bits)) if integers else rng.normal(size=(n_items, n_bits))
     return random_signs(rng, (n_items, n_bits)), (root @ root.T).astype(float), Q.astype(float)
 
 
@@ -41,8 +41,8 @@ def descend_bits_slowly(B, H, Q, max_sweeps):
 
 @given(seeds)
 def test_descent_equals_the_loop_over_single_bits(seed):
-    # Whole numbers: the sums are exact, so ties happen and are told apart from rounding.
-    B, H, Q = draw_discrete_problem(seed, whole=True)
+    # Whole numbers: the sums are exact, so ties happen and are distinguished from rounding.
+    B, H, Q = draw_discrete_problem(seed, integers=True)
     np.testing.assert_array_equal(
         descend_bits(B, H, Q, max_sweeps=3), descend_bits_slowly(B, H, Q, 3)
     )

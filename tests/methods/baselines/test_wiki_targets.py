@@ -54,8 +54,8 @@ TARGETS = [
     Target("dcmh-discrete", 32, "training", 0.341, 0.722, (0.051, 0.042)),
     Target("adch", 16, "training", 0.284, 0.614, (0.03, 0.08), TEN),
     Target("adch", 32, "training", 0.320, 0.715, (0.051, 0.054)),
-    # Ours lie above these for text queries, since our logistic regressions reach their minimum;
-    # the figures that the paper of SePH gives (0.632, 0.658) do so as well.
+    # acqh is above these for text queries, since its logistic regressions reach their minimum;
+    # so are the results in the SePH paper (0.632, 0.658).
     Target("gsph", 16, "fused", 0.259, 0.609, (0.03, 0.06)),
     Target("gsph", 32, "fused", 0.270, 0.626, (0.03, 0.06)),
     Target("seph", 16, "fused", 0.272, 0.596, (0.03, 0.06)),

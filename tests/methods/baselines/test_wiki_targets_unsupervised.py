@@ -19,14 +19,14 @@ def measure(wiki):
     """Return image->text and text->image MAP over the whole ranking."""
     split = make_split(wiki, "labelled", official=True)
 
-    def found(method, *arguments, database, **parameters):
+    def precision_of(method, *arguments, database, **parameters):
         model = acqh.methods.get(method)(*arguments, **parameters)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FewerBitsWarning)
             rows = evaluate(model, wiki, split, database=database)
         return [row.map_all for row in rows]
 
-    return found
+    return precision_of
 
 
 @pytest.mark.parametrize(

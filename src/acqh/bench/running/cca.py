@@ -92,7 +92,7 @@ class CanonicalCorrelation(BaseMethod):
 
     @property
     def bytes_per_item(self) -> int:
-        """Four bytes per component."""
+        """Four bytes per dimension."""
         self._check_fitted()
         return 4 * int(next(iter(self.projections_.values())).shape[1])
 

@@ -190,7 +190,7 @@ def open_source(
     if not isinstance(source, str | PathLike):
         if not isinstance(source, Iterable):
             raise CollectionError(
-                f"items come from a manifest or an iterable of Item, got {type(source).__name__}"
+                f"items come from a table or an iterable of Item, got {type(source).__name__}"
             )
         return Source(iter(source), len(source) if isinstance(source, Sized) else None)
     path = Path(source)

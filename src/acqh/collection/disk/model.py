@@ -268,7 +268,7 @@ def _model_of(bundle: Bundle) -> "ACQH":
 
 
 def phrase(text: str, asked_as: str) -> str:
-    """Return what is asked for by meaning: a few words as part of a caption.
+    """Return the text to encode for a query: a few words as part of a caption.
 
     `asked_as`: `BARE` or `CAPTION`.
 

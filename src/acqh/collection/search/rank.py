@@ -1,4 +1,4 @@
-"""Rankings: by meaning among what may be found, with words, and images that are the same."""
+"""Rankings of the allowed items: semantic, by keywords, and by identical images."""
 
 import sqlite3
 from collections import OrderedDict
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 # Of sentences, not of what is called so: "dog?" is a dog, "C++" is not C.
 _PUNCTUATION = ".,;:!?()[]{}\"'"
 # Highest score of some of the words; all of them count 1, and so does the most similar item.
-# Chosen on halves of COCO captions, with a word that does not occur; of 250 others,
-# of Flickr8k, 88 % find their photograph first, by words alone as many, by meaning alone 62 %.
+# Chosen on halves of COCO captions, with a word that does not occur. Of 250 others, of Flickr8k,
+# 88 % find their photograph first, as many by keywords alone, and 62 % by similarity alone.
 _SOME_WORDS = 0.5
 # Score of all words, if suggested tags or text in the image are needed for some: below what people
 # wrote, above some of the words. And the least `match` then.
@@ -50,10 +50,10 @@ SOME_POOL = 30
 # Of the most similar items, the share of screenshots, scans and drawings up to which photos come
 # first: above it, such as among emoji, they are what is searched for.
 _MOST_OTHERS = 0.75
-# What the score of an item adds up to, where words are looked up.
+# The parts of an item's score in a hybrid search.
 FUSED_PARTS = ("keywords", "semantic")
-# The best by meaning among which the very same image is looked for, and one that was scaled or
-# compressed again, for which thumbnails must be read.
+# Of the most similar items, how many are searched for the identical image, and for one that was
+# scaled or compressed again, which needs their thumbnails.
 SAME_POOL = 1_000
 _NEAR_POOL = 32
 # Selections of items kept, since pages ask for the same few labels again and again.

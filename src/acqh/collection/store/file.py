@@ -245,7 +245,7 @@ class Store:
                 connection.execute(f"PRAGMA busy_timeout = {int(1e3 * self.timeout)}")
 
     def compact(self, *, erase: bool = False) -> None:
-        """Put all changes into the one file, and all words into one piece of their index.
+        """Put all changes into the one file, and all words into one segment of their index.
 
         `erase`: also write the file anew, so that nothing is left of what was deleted.
         """

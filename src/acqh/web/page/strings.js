@@ -81,7 +81,7 @@ const en = {
   "note.corrected": "Showing results for “{query}”.",
   "note.unmatched": "No item contains {phrases}: searched without the quotes.",
   "note.phrase": "“{phrase}”",
-  "note.extra": "The query is not in English: searched by keywords only. To search by meaning, install {extra}.",
+  "note.extra": "The query is not in English: searched by keywords only. To search by similarity, install {extra}.",
   "verdict.none": "No strong matches. Closest results:",
   "verdict.some": {
     one: "{n} confident match. The others are weaker.",

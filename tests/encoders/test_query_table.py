@@ -1,4 +1,4 @@
-"""The table of pieces, which stands in for MiniLM in queries."""
+"""The `fast` text encoder: a table of token embeddings, in place of MiniLM in queries."""
 
 import numpy as np
 import pytest
@@ -29,10 +29,10 @@ def table():
 
 
 def test_it_comes_near_to_minilm(table):
-    wanted = builtin_model().project(MiniLM().transform(SENTENCES), view="text")
-    found = np.stack([table.vector(text) for text in SENTENCES])
-    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(wanted, axis=1)
-    assert ((found * wanted).sum(axis=1) / lengths).mean() > 0.75
+    expected = builtin_model().project(MiniLM().transform(SENTENCES), view="text")
+    result = np.stack([table.vector(text) for text in SENTENCES])
+    lengths = np.linalg.norm(result, axis=1) * np.linalg.norm(expected, axis=1)
+    assert ((result * expected).sum(axis=1) / lengths).mean() > 0.75
 
 
 def test_the_order_of_words_does_not_count(table):
@@ -48,16 +48,16 @@ def test_directions_in_which_all_rows_are_zero_do_no_harm():
     rng = np.random.default_rng(0)
     projection = np.zeros((384, 4))
     projection[:, 0] = rng.standard_normal(384)
-    made = QueryTable.of(projection, np.zeros(4), rng.standard_normal((2, 8, 4)), is_builtin=False)
-    assert np.isfinite(made.vector("a dog")).all()
+    table = QueryTable.of(projection, np.zeros(4), rng.standard_normal((2, 8, 4)), is_builtin=False)
+    assert np.isfinite(table.vector("a dog")).all()
 
 
 def test_a_collection_is_searched_by_the_fast_encoder(tmp_path):
     items = [Item(text=text, id=text) for text in SENTENCES]
     Collection.build(items, tmp_path / "things.acqh").close()
     with Collection.open(tmp_path / "things.acqh", query_encoder="fast") as collection:
-        found = collection.search(text="an instrument to play music with", mode="semantic", k=1)
-        assert [hit.id for hit in found.hits] == ["a violin"]
+        answer = collection.search(text="an instrument to play music with", mode="semantic", k=1)
+        assert [hit.id for hit in answer.hits] == ["a violin"]
 
 
 def test_a_collection_without_minilm_rejects_the_fast_encoder(tmp_path):

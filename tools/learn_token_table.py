@@ -1,9 +1,9 @@
-"""Learn the table of pieces (src/acqh/encoders/pieces.npz) from captions and sentences.
+"""Learn static token embeddings (src/acqh/encoders/pieces.npz) from captions and sentences.
 
 Read are the captions of MS COCO in a bare git repository (``train.csv``, ``test.csv``; those of the
 images 9,000 to 9,999 are test rows and never learnt from), and of the wheel ``clip-benchmark``
 1.6.2 (``--wheel``) 20,000 of its 149,700 sentences about the classes of ImageNet. Every word
-that MiniLM knows as one piece is a sentence, too. Vectors take ten minutes on two cores and are
+that MiniLM knows as one token is a sentence, too. Vectors take ten minutes on two cores and are
 kept in the folder ``--cache``; the regression takes a few minutes more. Needs torch,
 as the tool does that reads the captions.
 """
@@ -46,7 +46,7 @@ def main() -> None:
     sentences = [sentence for name in classes for sentence in classes[name]]
     drawn = np.random.default_rng(0).choice(len(sentences), DRAWN, replace=False)
     sentences = [sentences[number] for number in np.sort(drawn)[::EVERY]]
-    words = [piece for piece in vocabulary() if piece.isascii() and piece.isalpha() and piece[1:]]
+    words = [token for token in vocabulary() if token.isascii() and token.isalpha() and token[1:]]
     texts = [*captions, *sentences, *words]
     vectors = embed(texts, arguments.cache / "vectors.npy")
     alone = np.zeros((len(vocabulary()), vectors.shape[1]), dtype=np.float32)
@@ -59,9 +59,9 @@ def main() -> None:
     print(json.dumps({"sentences": len(texts), "bytes": arguments.out.stat().st_size}))
 
 
-def is_typed(piece: str) -> bool:
-    """Whether a piece is a word, or the rest of one, that people type in English."""
-    return piece.isascii() and piece.isalnum()
+def is_typed(token: str) -> bool:
+    """Whether a token is a word, or the rest of one, that people type in English."""
+    return token.isascii() and token.isalnum()
 
 
 def embed(texts: list[str], path: Path) -> Floats:
@@ -72,18 +72,18 @@ def embed(texts: list[str], path: Path) -> Floats:
 
 
 def bags(texts: list[str]) -> sp.csr_array:
-    """Return how often each text has each piece, rows of length one."""
+    """Return how often each text has each token, rows of length one."""
     counts = [Counter(numbers_of(text, 256)[1:-1]) for text in texts]
     rows = np.repeat(np.arange(len(texts)), [len(bag) for bag in counts])
-    pieces = [piece for bag in counts for piece in bag]
+    tokens = [token for bag in counts for token in bag]
     numbers = np.array([n for bag in counts for n in bag.values()], dtype=np.float32)
-    matrix = sp.csr_array((numbers, (rows, pieces)), shape=(len(texts), len(vocabulary())))
+    matrix = sp.csr_array((numbers, (rows, tokens)), shape=(len(texts), len(vocabulary())))
     lengths = np.sqrt(matrix.power(2).sum(axis=1))
     return sp.csr_array(sp.diags_array(1 / np.maximum(lengths, 1)) @ matrix)
 
 
 def solve(bags: sp.csr_array, vectors: Floats, alone: Floats) -> Floats:
-    """Return a row for each piece; those of pieces that no text has are the pieces' own."""
+    """Return a row for each token. For a token in no text, it is the vector of the token alone."""
     used = np.unique(bags.indices)
     used_bags = bags[:, used]
     gram = (used_bags.T @ used_bags).toarray()
@@ -99,7 +99,7 @@ def pack(table: Floats, vectors: Floats, mean: Floats) -> dict[str, Floats]:
     rest = vectors - np.outer(vectors @ first, first)
     _, axes = np.linalg.eigh(rest.T @ rest)
     basis, _ = np.linalg.qr(np.column_stack([first, axes[:, ::-1][:, : N_AXES - 1]]))
-    typed = [n for piece, n in vocabulary().items() if is_typed(piece.removeprefix("##"))]
+    typed = [n for token, n in vocabulary().items() if is_typed(token.removeprefix("##"))]
     token_numbers = np.array([n for n in typed if table[n].any()])  # of the others nothing is known
     rows, scales = in_bytes(table[token_numbers] @ basis)
     basis = basis.T.astype(np.float16)
