@@ -22,7 +22,7 @@ import numpy as np
 import acqh
 from acqh.collection.build.learn import builtin_statistics
 from acqh.encoders import EfficientNetLite0, MiniLM, builtin_model
-from acqh.encoders.builtin.model import PairSums
+from acqh.encoders.builtin.model import PairMoments
 from acqh.quantize import decode, search_codes
 from benchmarks._measure import COCO, PHOTOS, emit
 
@@ -134,7 +134,7 @@ def photos(n=1_300):
             general.map_features(features, view=view)
             for features, view in zip(pairs, ("image", "text"), strict=True)
         )
-        alone = PairSums.of(*mapped)
+        alone = PairMoments.of(*mapped)
         captioned[f"{count}, own alone"] = type(general)(general.arrays, alone, general.ridge)
     rest = slice(700, n)
     rng = np.random.default_rng(0)

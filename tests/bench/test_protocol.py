@@ -161,7 +161,7 @@ def test_the_database_of_the_field_is_all_that_is_no_query(n_train, expected):
 
 
 def test_the_field_protocol_trains_on_ten_thousand_pairs():
-    split = make_split(make_multiview_like("mirflickr25k", n=16_000, random_state=0), "field")
+    split = make_split(make_multiview_like("mirflickr25k", n_items=16_000, random_state=0), "field")
     counts = len(split.train), len(split.query), len(split.database)
     assert counts == (10_000, 2_000, 14_000)
 

@@ -88,11 +88,11 @@ def test_other_encoders_learn_from_the_collection_alone(emoji, tmp_path):
 
 
 def album(n):
-    """Return features of images that are alike, as those of one album are."""
+    """Return features of similar images, as in one album."""
     builtin = builtin_model()
     rng = np.random.default_rng(0)
     axes = builtin.arrays["image_axes"].astype(float)
-    spread = np.sqrt(np.diag(builtin.sums.images))[: axes.shape[1]]
+    spread = np.sqrt(np.diag(builtin.pair_moments.images))[: axes.shape[1]]
     kinds = rng.normal(size=(40, len(spread)))[rng.integers(40, size=n)]
     mapped = (0.7 * kinds + 0.7 * rng.normal(size=(n, len(spread)))) * spread
     roots = builtin.arrays["image_mean"] + mapped @ axes.T
@@ -114,15 +114,15 @@ def test_codebooks_trained_on_a_thousand_images_suit_other_images():
 
 @pytest.mark.slow
 def test_a_few_captions_of_one_style_do_not_outrank_all_images_without_captions(emoji, tmp_path):
-    # Sentences that begin alike are near one another, whatever they go on to say.
+    # Sentences with the same beginning have similar vectors, however they end.
     style = "my holiday in the summer of last year with friends, old camera: "
-    items = [replace(each, text=style + each.id if n >= 18 else "") for n, each in enumerate(emoji)]
+    items = [replace(item, text=style + item.id if n >= 18 else "") for n, item in enumerate(emoji)]
     with Collection.build(items, tmp_path / "c.acqh") as collection:
-        captioned = {each.id for each in items if each.text}
+        captioned = {item.id for item in items if item.text}
         assert len(captioned) >= 10
         firsts = [
-            collection.search(text=style + each.id, k=1, mode="semantic").hits[0].id
-            for each in emoji[:18]
+            collection.search(text=style + item.id, k=1, mode="semantic").hits[0].id
+            for item in emoji[:18]
         ]
     assert sum(first not in captioned for first in firsts) >= 4
 

@@ -108,7 +108,7 @@ def test_make_multiview_like_has_the_published_shape(
 
 
 def test_make_multiview_like_takes_another_number_of_items():
-    data = make_multiview_like("nuswide10", n=777, random_state=0)
+    data = make_multiview_like("nuswide10", n_items=777, random_state=0)
     assert len(data) == 777
     assert data.views["image"].shape == (777, 500)
     assert data.views["image"].dtype == np.float32

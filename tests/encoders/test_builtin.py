@@ -9,7 +9,7 @@ import pytest
 
 import acqh
 from acqh.encoders import BuiltinModel, EfficientNetLite0, MiniLM, builtin_model
-from acqh.encoders.builtin.model import BuiltinMap, PairSums
+from acqh.encoders.builtin.model import BuiltinMap, PairMoments
 from acqh.errors import InvalidInputError
 from acqh.quantize import decode, search_codes
 
@@ -30,25 +30,25 @@ def own_world(n, seed=0):
 def test_the_package_carries_no_more_than_four_megabytes():
     assert len((files("acqh.encoders.builtin") / "builtin.npz").read_bytes()) <= 4_000_000
     model = builtin_model()
-    assert model.sums.n > 30_000
+    assert model.pair_moments.n > 30_000
     for size in (8, 16):
         assert model.codebooks(size).shape == (size, 256, model.n_components)
 
 
-def test_sums_of_parts_are_the_sums_of_the_whole():
+def test_moments_of_parts_add_up():
     rng = np.random.default_rng(0)
     X, Y = rng.normal(size=(50, 4)) + 3, rng.normal(size=(50, 3)) - 1
-    parts = PairSums.of(X[:20], Y[:20]).plus(PairSums.of(X[20:], Y[20:]))
+    parts = PairMoments.of(X[:20], Y[:20]).plus(PairMoments.of(X[20:], Y[20:]))
     weights, intercept = parts.regression(1e-9)
     design = np.column_stack([X, np.ones(50)])
     expected = np.linalg.lstsq(design, Y, rcond=None)[0]
     np.testing.assert_allclose(np.vstack([weights, intercept]), expected, atol=1e-6)
 
 
-def test_moved_sums_keep_their_slopes_and_go_through_the_new_means():
+def test_moved_moments_keep_their_slopes_and_go_through_the_new_means():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 4)) + 3
-    sums = PairSums.of(X, X @ rng.normal(size=(4, 3)) + rng.normal(size=(80, 3)))
+    sums = PairMoments.of(X, X @ rng.normal(size=(4, 3)) + rng.normal(size=(80, 3)))
     image, text = rng.normal(size=4), rng.normal(size=3)
     moved = sums.moved(image, text)
     weights, intercept = moved.regression(0.1)
@@ -63,11 +63,14 @@ def test_what_all_own_texts_have_in_common_is_learnt_from_them_alone():
     model = builtin_model()
     style = 5 * np.abs(texts).mean() * np.sign(np.random.default_rng(1).normal(size=384))
     refined = model.refine(images, (texts + style).astype(np.float32))
-    weights, intercept = refined.sums.regression(refined.ridge)
+    weights, intercept = refined.pair_moments.regression(refined.ridge)
     X = model.map_features(images, view="image").astype(np.float64)
     Y = model.map_features((texts + style).astype(np.float32), view="text").astype(np.float64)
-    before, after = model.sums.regression(model.ridge), (weights, intercept)
-    off = [np.linalg.norm((Y - X @ found[0] - found[1]).mean(axis=0)) for found in (before, after)]
+    before, after = model.pair_moments.regression(model.ridge), (weights, intercept)
+    off = [
+        np.linalg.norm((Y - X @ solution[0] - solution[1]).mean(axis=0))
+        for solution in (before, after)
+    ]
     assert off[1] < 0.05 * off[0]
 
 
@@ -93,12 +96,12 @@ def test_pairs_of_ones_own_refine_it_and_never_do_worse_than_alone():
     refined = model.refine(images, texts)
     alone = BuiltinModel(
         model.arrays,
-        PairSums.of(
+        PairMoments.of(
             model.map_features(images, view="image"), model.map_features(texts, view="text")
         ),
         model.ridge,
     )
-    assert refined.n_own == 300
+    assert refined.n_added == 300
     assert recall(refined, *new) >= recall(alone, *new) - 0.02
     assert recall(refined, *new) > recall(model, *new) + 0.2
 
@@ -209,11 +212,11 @@ def test_a_few_pairs_of_the_general_kind_do_not_make_it_forget():
     rng = np.random.default_rng(0)
     axes = model.arrays["image_axes"]
     roots = rng.normal(size=(60, axes.shape[1]))
-    roots = roots * np.sqrt(np.diag(model.sums.images))[: axes.shape[1]]
+    roots = roots * np.sqrt(np.diag(model.pair_moments.images))[: axes.shape[1]]
     images = np.square(np.maximum(model.arrays["image_mean"] + roots @ axes.T, 0))
-    weights, intercept = model.sums.regression(model.ridge)
+    weights, intercept = model.pair_moments.regression(model.ridge)
     meant = model.map_features(images, view="image") @ weights + intercept
     noise = 2.0 * rng.normal(size=meant.shape) * np.sqrt(np.maximum(model.text_variance, 0))
     texts = (meant + noise) @ np.linalg.pinv(model.arrays["text_axes"].astype(np.float64))
     refined = model.refine(images, texts + model.arrays["text_mean"])
-    assert refined.sums.n >= 10_000
+    assert refined.pair_moments.n >= 10_000

@@ -120,7 +120,7 @@ def make_multiview(
 
 
 def make_multiview_like(
-    name: str, n: int | None = None, *, random_state: RandomState = None
+    name: str, n_items: int | None = None, *, random_state: RandomState = None
 ) -> MultiViewData:
     """Make synthetic data with the shape of a published data set.
 
@@ -130,8 +130,8 @@ def make_multiview_like(
     Parameters
     ----------
     name : {"mirflickr25k", "nuswide10", "uci_mfeat", "wiki"}
-    n : int, optional
-        Number of items. Default: the published number.
+    n_items : int, optional
+        Default: the published number.
     random_state : int, Generator, SeedSequence or None
 
     Returns
@@ -142,7 +142,7 @@ def make_multiview_like(
     Raises
     ------
     InvalidInputError
-        The name is unknown, or `n` is not a positive integer.
+        The name is unknown, or `n_items` is not a positive integer.
 
     Examples
     --------
@@ -153,8 +153,8 @@ def make_multiview_like(
     if name not in _LIKE:
         raise InvalidInputError(f"unknown data set {name!r}; choose one of {', '.join(_LIKE)}")
     shape = _LIKE[name]
-    if n is not None:
-        shape = replace(shape, n_items=check_positive_int(n, "n"))
+    if n_items is not None:
+        shape = replace(shape, n_items=check_positive_int(n_items, "n_items"))
     views, labels = _draw(shape, 1.0, check_rng(random_state))
     return MultiViewData(views, labels, name=f"synthetic-{name}")
 

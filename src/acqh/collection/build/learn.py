@@ -81,8 +81,8 @@ def builtin_statistics(
     (1000, {'image': 1280, 'text': 384})
     """
     model = builtin_model()
-    weight = model.sums.n if weight is None else float(weight)
-    widths = {"image": len(model.sums.image), "text": len(model.sums.text)}
+    weight = model.pair_moments.n if weight is None else float(weight)
+    widths = {"image": len(model.pair_moments.image), "text": len(model.pair_moments.text)}
     config = StatisticsConfig(frozenset({("image", "text")}), sample_size)
     statistics = Statistics(widths, len(label_names), config)
     rows = _stand_ins(model, n_stand_ins, np.random.default_rng(0))
@@ -90,7 +90,7 @@ def builtin_statistics(
         present = {view: np.ones(n_stand_ins, dtype=bool) for view in rows}
         sample = RowSample(sample_size, len(label_names)).with_rows(rows, None, present)
         statistics.sample = replace(sample, counts=stand_in_weight * sample.counts)
-    pairs, texts = model.sums, np.diag(model.text_variance)
+    pairs, texts = model.pair_moments, np.diag(model.text_variance)
     if means is not None:
         means = np.asarray(means[0], np.float64), np.asarray(means[1], np.float64)
         texts = texts - np.outer(pairs.text, pairs.text) + np.outer(means[1], means[1])
@@ -113,10 +113,10 @@ def builtin_statistics(
 
 def _stand_ins(model: BuiltinModel, n_rows: int, rng: np.random.Generator) -> dict[str, Floats]:
     """Draw features of images and matching texts with the moments of the real pairs."""
-    weights, intercept = model.sums.regression(model.ridge)
+    weights, intercept = model.pair_moments.regression(model.ridge)
     to_roots = model.arrays["image_axes"].T.astype(np.float64)
     # Class evidence follows from the other columns of an image.
-    spread = np.sqrt(np.diag(model.sums.images))[: len(to_roots)]
+    spread = np.sqrt(np.diag(model.pair_moments.images))[: len(to_roots)]
     drawn = rng.normal(size=(n_rows, len(spread))) * spread
     roots = model.arrays["image_mean"] + drawn @ to_roots
     images = np.square(np.maximum(roots, 0)).astype(np.float32)
@@ -206,7 +206,7 @@ def learn(
     if captioned < 1 and share_space(encoders):
         offset, captioned = _text_offset(features, encoders["text"], asked_as), 1.0
     refined = _refined(features) if is_builtin else None
-    weight = 0.0 if refined is None else refined.sums.n - refined.n_own
+    weight = 0.0 if refined is None else refined.pair_moments.n - refined.n_added
     model = ACQH(
         settings.n_components,
         n_codebooks=settings.n_codebooks,

@@ -31,26 +31,26 @@ _WEIGHTS = (0.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0, 10_000.0, 40_000.0)
 
 
 @dataclass(frozen=True, eq=False)
-class PairSums:
-    """Sums over pairs of an image and a text, as means and moments about zero."""
+class PairMoments:
+    """Means and second moments (about zero) of pairs of an image and a text."""
 
-    n: float  # how many pairs they count for
+    n: float  # number of pairs that they weigh
     image: Floats  # (n_image,)
     text: Floats  # (n_text,): means
     images: Floats  # (n_image, n_image)
     cross: Floats  # (n_image, n_text): means of products
 
     @classmethod
-    def of(cls, X: Floats, Y: Floats) -> "PairSums":
-        """Return the sums of rows, (n, n_image) and (n, n_text)."""
+    def of(cls, X: Floats, Y: Floats) -> "PairMoments":
+        """Return the moments of rows, (n, n_image) and (n, n_text)."""
         n = len(X)
         return cls(float(n), X.mean(axis=0), Y.mean(axis=0), X.T @ X / n, X.T @ Y / n)
 
-    def plus(self, other: "PairSums") -> "PairSums":
-        """Return the sums of both."""
+    def plus(self, other: "PairMoments") -> "PairMoments":
+        """Return the moments of both sets of pairs."""
         n = self.n + other.n
         share, rest = self.n / n, other.n / n
-        return PairSums(
+        return PairMoments(
             n,
             share * self.image + rest * other.image,
             share * self.text + rest * other.text,
@@ -58,8 +58,8 @@ class PairSums:
             share * self.cross + rest * other.cross,
         )
 
-    def moved(self, image: Floats, text: Floats) -> "PairSums":
-        """Return the sums of as many pairs, with these means and the same spread about them."""
+    def moved(self, image: Floats, text: Floats) -> "PairMoments":
+        """Return the moments after a shift of the means; covariances stay."""
         return replace(
             self,
             image=image,
@@ -81,19 +81,19 @@ class PairSums:
 
 @dataclass(frozen=True, eq=False)
 class BuiltinModel:
-    """Images and texts in one space of a few dozen components; see `builtin_model`.
+    """Images and texts in one space of 128 dimensions; see `builtin_model`.
 
     Attributes
     ----------
     arrays : mapping of str to ndarray
-        What the package carries.
-    sums : PairSums
-        Of the built-in pairs, and of one's own where some were added.
+        Stored arrays of the package.
+    pair_moments : PairMoments
+        Of the built-in pairs, and of those that `refine` added.
     ridge : float
-    n_own : int
-        How many pairs of one's own were added.
+    n_added : int
+        Number of pairs that `refine` added.
     means : ((n_image,), (n_text,)) or None
-        Where the built-in pairs were moved before that; None: nowhere.
+        Means to which `refine` shifted the built-in pairs. None before `refine`.
 
     Examples
     --------
@@ -106,9 +106,9 @@ class BuiltinModel:
     """
 
     arrays: Mapping[str, Array]
-    sums: PairSums
+    pair_moments: PairMoments
     ridge: float
-    n_own: int = 0
+    n_added: int = 0
     means: tuple[Floats, Floats] | None = None
 
     @property
@@ -123,7 +123,7 @@ class BuiltinModel:
 
     @property
     def n_components(self) -> int:
-        """Number of components of the space."""
+        """Number of dimensions of the space."""
         return int(self.arrays["to_item"].shape[1])
 
     def project(self, features: Floats, *, view: str) -> Floats:
@@ -206,8 +206,8 @@ class BuiltinModel:
         fold = np.arange(len(X)) % _FOLDS
         scores = np.empty((len(_WEIGHTS), len(X)))
         for held in range(_FOLDS):
-            pairs = PairSums.of(X[fold != held], Y[fold != held])
-            means = self.means_of(X[fold != held], Y[fold != held])
+            pairs = PairMoments.of(X[fold != held], Y[fold != held])
+            means = self._choose_means(X[fold != held], Y[fold != held])
             for place, weight in enumerate(_WEIGHTS):
                 weights, intercept = self._with(pairs, weight, means).regression(self.ridge)
                 predicted = unit_rows(X[fold == held] @ weights + intercept)
@@ -215,11 +215,11 @@ class BuiltinModel:
         lost = scores[np.argmax(scores.mean(axis=1))] - scores
         allowed = lost.std(axis=1) / np.sqrt(len(X))
         largest = np.flatnonzero(lost.mean(axis=1) <= allowed)[-1]
-        means = self.means_of(X, Y)
-        sums = self._with(PairSums.of(X, Y), _WEIGHTS[largest], means)
-        return replace(self, sums=sums, n_own=len(X), means=means)
+        means = self._choose_means(X, Y)
+        moments = self._with(PairMoments.of(X, Y), _WEIGHTS[largest], means)
+        return replace(self, pair_moments=moments, n_added=len(X), means=means)
 
-    def means_of(self, X: Floats, Y: Floats) -> tuple[Floats, Floats]:
+    def _choose_means(self, X: Floats, Y: Floats) -> tuple[Floats, Floats]:
         """Return where built-in pairs would lie if they were of the kind of one's own.
 
         Tags differ from sentences, and one album from another, all in the same way: by the mean of
@@ -336,13 +336,13 @@ class BuiltinModel:
             for row, tags in zip(confidence, best, strict=True)
         ]
 
-    def _with(self, pairs: PairSums, weight: float, means: tuple[Floats, Floats]) -> PairSums:
+    def _with(self, pairs: PairMoments, weight: float, means: tuple[Floats, Floats]) -> PairMoments:
         """Add own pairs to built-in ones, moved to where they would lie."""
-        return replace(self.sums, n=weight).moved(*means).plus(pairs) if weight else pairs
+        return replace(self.pair_moments, n=weight).moved(*means).plus(pairs) if weight else pairs
 
     @cached_property
     def _regression(self) -> tuple[Floats, Floats]:
-        return self.sums.regression(self.ridge)
+        return self.pair_moments.regression(self.ridge)
 
     def _directions(self, features: Floats, view: str) -> Floats:
         mapped = self.map_features(features, view=view)
@@ -373,7 +373,7 @@ def _agreement(texts: Floats, images: Floats) -> Floats:
 
 
 class BuiltinMap(PlainEstimator):
-    """The map of images or texts that the built-in model's sums are of; learns nothing.
+    """The feature map of images or texts of the built-in model; fits nothing.
 
     Parameters
     ----------
@@ -471,7 +471,7 @@ def builtin_model() -> BuiltinModel:
     images = np.diag(arrays["image_variance"].astype(np.float64))
     cross = arrays["cross"].astype(np.float64)
     zero, mean = np.zeros(len(images)), arrays["text_average"].astype(np.float64)
-    return BuiltinModel(arrays, PairSums(n_pairs, zero, mean, images, cross), ridge)
+    return BuiltinModel(arrays, PairMoments(n_pairs, zero, mean, images, cross), ridge)
 
 
 @cache
