@@ -17,9 +17,19 @@ import typer
 
 import acqh
 from acqh.cli import app as commands
-from acqh.collection import Collection, Item
+from acqh.collection import Answer, Collection, CollectionInfo, Explanation, Hit, Item, TextFilter
 from acqh.serve import Settings, create_app
 
+# Schemas whose fields are the attributes of a class.
+CLASSES = {kind.__name__: kind for kind in (Answer, Explanation, Hit, Item, TextFilter)}
+CLASSES["Info"] = CollectionInfo
+# Fields that the server adds to these attributes, or has in another form.
+SERVED = {
+    "name": "The name to show.",
+    "file": "Path of the original in its tracked folder.",
+    "thumbnail": "Address of the thumbnail.",
+    "original": "Address of the original, if the server has its folder.",
+}
 CARDS = Path(__file__).parent / "reference" / "cards.md"
 _COMMON = {"as_json", "verbose", "quiet", "help"}
 
@@ -121,7 +131,7 @@ def http_api() -> Iterator[str]:
         yield f"(schema-{name.lower()})=\n### {name}\n"
         if "description" in schema:
             yield inspect.cleandoc(schema["description"]).split("\n\n")[0] + "\n"
-        yield from property_table(schema)
+        yield from property_table(schema, attributes(CLASSES.get(name)) | SERVED)
 
 
 def openapi_document() -> dict[str, Any]:
@@ -164,15 +174,15 @@ def answers_of(responses: dict[str, Any]) -> Iterator[str]:
         yield f"Errors: {', '.join(errors)}, each an [ErrorResponse](#schema-errorresponse).\n"
 
 
-def property_table(schema: dict[str, Any]) -> Iterator[str]:
-    """Yield a table of the fields of a schema."""
+def property_table(schema: dict[str, Any], meanings: dict[str, str]) -> Iterator[str]:
+    """Yield a table of the fields of a schema; ``meanings``: of fields that have none in it."""
     required = set(schema.get("required", ()))
     rows = [
         (
             f"`{name}`",
             type_of(field),
             "yes" if name in required else "",
-            field.get("description", ""),
+            field.get("description", meanings.get(name, "")),
         )
         for name, field in schema.get("properties", {}).items()
     ]
@@ -202,17 +212,34 @@ def type_of(schema: dict[str, Any]) -> str:
 
 def settings() -> Iterator[str]:
     """Yield a table of the settings of the server and their environment variables."""
-    text = inspect.cleandoc(Settings.__doc__ or "")
-    text = text[text.index("Parameters") : text.index("Examples")]
-    parts = re.split(r"^(\w+) : [^\n]*\n", text, flags=re.MULTILINE)
-    meanings = dict(zip(parts[1::2], parts[2::2], strict=True))
+    meanings = attributes(Settings)
     rows = []
     for name, field in Settings.model_fields.items():
         has_default = not field.is_required() and field.default not in (None, "")
         default = f"`{field.default}`" if has_default and not field.default_factory else ""
-        meaning = " ".join(meanings[name].split()).replace("``", "`")
-        rows.append((f"`ACQH_{name.upper()}`", default, meaning))
+        rows.append((f"`ACQH_{name.upper()}`", default, meanings[name]))
     yield from table(("variable", "default", "meaning"), rows)
+
+
+def attributes(kind: type | None) -> dict[str, str]:
+    """Return the meaning of each parameter and attribute in the docstring of a class."""
+    if kind is None:
+        return {}
+    inherited = attributes(kind.__base__) if kind.__base__ is not object else {}
+    text = inspect.cleandoc(kind.__doc__ or "")
+    text = re.split(r"(?m)^(?:Notes|Examples)$", text)[0]
+    _, *parts = re.split(r"(?m)^([a-z][\w, ]*) : [^\n]*\n", text)
+    meanings = zip(parts[::2], parts[1::2], strict=True)
+    properties = {
+        name: inspect.cleandoc(value.__doc__ or "").partition("\n\n")[0]
+        for name, value in vars(kind).items()
+        if isinstance(value, property)
+    }
+    parameters = {name: meaning for names, meaning in meanings for name in names.split(", ")}
+    return inherited | {
+        name: " ".join(meaning.split()).replace("``", "`")
+        for name, meaning in {**properties, **parameters}.items()
+    }
 
 
 # Methods
@@ -279,9 +306,10 @@ def use_of_labels(info: Any) -> str:
 
 
 def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
-    """Yield a Markdown table, or nothing if it has no rows."""
+    """Yield a Markdown table without empty columns, or nothing if it has no rows."""
     if not rows:
         return
+    heads, *rows = zip(*[c for c in zip(heads, *rows, strict=True) if any(c[1:])], strict=True)
     yield "| " + " | ".join(heads) + " |"
     yield "|" + "---|" * len(heads)
     for row in rows:

@@ -40,41 +40,40 @@ class NoLabels(tuple[str, ...]):
 
 @dataclass(frozen=True)
 class Item:
-    """An image, a text, or both: to be stored in a collection, or read from one.
+    """An image, a text, or both, to store in a collection or read from one.
 
     Parameters
     ----------
     image : path, bytes or PIL.Image.Image, optional
-        None for items that were read; `Collection.thumbnail` returns what is kept of it.
+        None for stored items; `Collection.thumbnail` returns a small version of it.
     text : str
-        Empty for none. Given empty to `Collection.annotate`, it removes the text that is there.
+        The caption; empty for none. In `Collection.annotate`, an empty text removes the caption.
     labels : sequence of str
-        Empty where they are not known; kept as a tuple, each once. Given empty to
-        `Collection.annotate`, they remove the labels that are there.
+        Empty if unknown; stored as a tuple without repetitions. In `Collection.annotate`, an empty
+        sequence removes the labels.
     id : str, optional
-        The path of its image, or else a digest of its content, if not given. Items that were read
-        have one.
+        Default: the path of its image, else a digest of its content. Stored items have one.
     fields : mapping of str to str, number, bool or None
-        Other metadata; `where` filters by them.
+        Other metadata, which `where` filters by.
     origin : str
-        Where it came from, such as a file and a line, for reports.
+        Source for reports, such as a file and a line.
     folder : str
         The tracked folder with the image that the field ``file`` names; empty for none.
     detected : mapping of str to value
-        Metadata that acqh found in the image and its file: see `date`, `date_source`, `kind`,
-        `tags` and `text_in_image`. Never mixed with text, labels and fields.
+        Metadata detected in the image and its file: see `date`, `date_source`, `kind`, `tags` and
+        `text_in_image`. Never mixed with text, labels and fields.
     has_thumbnail : bool
-        Whether a small image of it is stored.
+        Whether a thumbnail is stored.
     thumbnail : bytes, optional
-        The small image that is about to be stored.
+        The thumbnail to store.
     encoded_from : str
-        What its code was made of, such as "image".
+        The modalities of which its code was computed, such as "image".
     code : bytes
-        The bytes by which it is found, one per codebook.
+        Its code, one byte per codebook.
 
     Notes
     -----
-    The last four are the collection's to set: whatever is given is not stored.
+    The collection sets the last four; values that you pass are ignored.
 
     Examples
     --------
@@ -120,7 +119,7 @@ class Item:
 
     @property
     def date(self) -> str:
-        """When it was made: ISO 8601, local time; its field ``date``, or else detected."""
+        """Date of the item: ISO 8601, local time. The field ``date``, or else detected."""
         return str(self.fields.get(DATE) or self.detected.get(DATE, ""))
 
     @property
@@ -147,7 +146,7 @@ class Item:
 
     @property
     def name(self) -> str:
-        """What to call the item in a report."""
+        """Name of the item in reports."""
         if self.origin:
             return self.origin
         if self.id is not None:
@@ -162,17 +161,17 @@ class Hit(Item):
     Attributes
     ----------
     score : float
-        Higher is better; comparable within one answer only.
+        Higher is better. Comparable within one answer only.
     match : float
-        Confidence from 0 to 1, comparable between queries of one collection. Above 0.5 it is a
-        confident match: of queries for absent things, 1 in 20 has such a hit. Some of the words
-        add to it. It is 1 for a hit with every word of the query, or with the same image.
+        Confidence from 0 to 1, comparable between queries of one collection. Above 0.5 the hit is
+        a confident match: 1 in 20 queries for absent things has one. Matching words add to it.
+        It is 1 for a hit with every word of the query, or with the same image.
     why : tuple of str
-        Why it was found. "file name": its file is called so, or begins so. "keywords": its caption
-        or name contains words of the query. "labels": its labels do. "tags": suggested tags do.
-        "text in image": text that was read in its image does.
-        "semantic": it is similar to the text or the items. "image": it is similar to the image.
-        "same image": it shows the image of the query. "date": the query is a date alone.
+        Reasons for the hit. "file name": its file name is or starts with the query. "keywords",
+        "labels", "tags", "text in image": its caption or name, its labels, suggested tags, or
+        text recognized in its image contain words of the query. "semantic": it is similar to the
+        text or the items. "image": it is similar to the image. "same image": it is the image of
+        the query. "date": the query is only a date.
 
     Examples
     --------
@@ -208,7 +207,7 @@ class Hit(Item):
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """How scores came about.
+    """The parts of the scores of an answer.
 
     Attributes
     ----------
@@ -221,13 +220,13 @@ class Explanation:
     entries : (n_hits, n_codebooks) float32
         Their entries in the tables, whose sum is the semantic similarity of the hit.
     parts : (n_hits, n_parts) float64
-        What adds up to the score.
+        Parts whose sum is the score.
     names : tuple of str, (n_parts,)
-        Names of the parts. In semantic mode, one per codebook, such as "codebook 1", and "same
-        image" for what puts an image that is stored already first. Otherwise "semantic": the
-        confidence by semantic similarity, from 0 to 1; and "keywords". Every word counts 1, the
-        words as name or whole caption another 1, the words as typed 0.25. Some of the words count
-        up to 0.5, and every word 0.6 if suggested tags or text in the image are needed for it.
+        Names of the parts. In semantic mode: one per codebook, such as "codebook 1", and "same
+        image", which puts an identical stored image first. Otherwise: "semantic", the confidence
+        by semantic similarity from 0 to 1, and "keywords". All words count 1, the query as name or
+        whole caption another 1, the words as typed 0.25. Some of the words count up to 0.5. All
+        words count 0.6 if suggested tags or text in the image are needed.
 
     Notes
     -----
@@ -269,7 +268,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class TextFilter:
-    """Words of a query that were understood as a filter instead of searched for.
+    """Words of a query that became a filter, and were not searched.
 
     Attributes
     ----------
@@ -290,7 +289,7 @@ class TextFilter:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a search found.
+    """The answer to a search: hits and counts.
 
     Attributes
     ----------
@@ -299,21 +298,22 @@ class Answer:
     n_items : int
         Items in the collection.
     n_candidates : int
-        Items among which the search chose: all, or those that `where` allows.
+        Items that `where` allows; all without it.
     n_scanned : int
-        Codes that the search had to score to be sure; items that share a code count once.
+        Codes that were scored; items with equal codes count once.
     milliseconds : dict of str to float
-        For "encode" (the query), "search" (the index) and "items" (reading what was found).
+        Time to "encode" the query, to "search" the index, and to read the "items".
     explanation : Explanation or None
+        With ``explain=True``.
     filters : tuple of TextFilter
         Dates in the text that restricted the search; ``dates=False`` searches for them instead.
     corrected : str or None
-        The text that was searched for, with typos corrected; None if there were none.
+        The text with typos corrected; None if there were none.
     unmatched_phrases : tuple of str
         Phrases in quotes that no item contains; they were searched without the quotes.
     missing_extra : str or None
-        Name of the extra that the query needs but that is not installed, such as ``"languages"``:
-        then the text was searched by keywords only.
+        The extra that the query needs but that is not installed, such as ``"languages"``. The
+        text was then searched by keywords only.
     n_confident : int
         Number of confident matches; 0 if the hits are only the most similar items.
 
@@ -521,11 +521,11 @@ class CollectionInfo:
     n_items, n_labelled, n_labels : int
     n_thumbnails : int
     bytes_per_item : float
-        Of the index, without ids.
+        Size of the index per item, without ids.
     code_bytes : int
-        Of one item's code.
+        Size of one code.
     size_on_disk : int
-        Of the whole folder, in bytes.
+        Size of the folder in bytes.
     encoders : dict of str to str
         The encoder of each view.
     method : str
@@ -533,9 +533,9 @@ class CollectionInfo:
     n_trained : int
         Items that the model was fitted on.
     trained_on : str
-        Weights of labels and content, and whether the built-in image-text model helped.
+        Weights of labels and content, and whether the built-in image-text model was used.
     encoded_from : dict of str to int
-        Number of items by what they were encoded from.
+        Number of items by the modalities of their codes.
     n_skipped : int
         Items that the build skipped.
     folders : tuple of str
@@ -543,19 +543,19 @@ class CollectionInfo:
     built, changed : str
         Time of the build and of the last change: ISO 8601, UTC.
     generation : str
-        Changes when the collection is built again.
+        Name of the build; a rebuild changes it.
     revision : int
-        Counts up with every item added or removed.
+        Grows with every added or removed item.
     version : str
-        Of acqh, at the build.
+        Version of acqh that built the collection.
     settings : dict
-        How it was built, by the names of `BuildSettings`.
+        The `BuildSettings` of the build.
     drift : dict
-        How well items that were added since it was built fit what was learnt, by the names of
-        `acqh.quantize.Drift`; ``retraining_recommended`` says that retraining is recommended.
+        The `acqh.quantize.Drift` of items added since the build. If
+        ``retraining_recommended`` is true, retrain.
     model_outdated : bool
-        Whether a newer version of the built-in image-text model is installed than the collection
-        was built with. Retraining uses it.
+        Whether the installed built-in image-text model is newer than that of the build.
+        Retraining uses the new one.
 
     Examples
     --------

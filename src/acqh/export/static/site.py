@@ -14,6 +14,7 @@ from urllib.parse import quote
 import numpy as np
 
 from acqh._core.fields import DETECTED, DIGEST, IMAGE_FIELDS, KIND, TAGS
+from acqh._core.keywords import suggest_keywords
 from acqh._core.runtime import Progress, no_progress
 from acqh.collection import Collection, Item
 from acqh.collection.search.query import Where
@@ -87,6 +88,7 @@ class SiteReport:
     n_unread_originals: int = 0
 
 
+@suggest_keywords
 def site(
     collection: Collection,
     folder: str | PathLike[str],
