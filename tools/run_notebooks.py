@@ -3,8 +3,8 @@
     python tools/run_notebooks.py          # run all and store their outputs
     python tools/run_notebooks.py --check FILE...   # run, and fail if they show other things
 
-Stored images have few colours, and nothing that changes from run to run is kept. Numbers may
-differ a little between machines, so the check ignores digits.
+Stored images have few colours. Logs and whatever changes from run to run are not stored. Numbers
+may differ a little between machines, so the check ignores digits.
 """
 
 import argparse
@@ -30,7 +30,8 @@ def run(path: Path) -> Any:
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.execution_count = None
-            cell.outputs = joined([small(output) for output in cell.outputs])
+            shown = [output for output in cell.outputs if output.get("name") != "stderr"]
+            cell.outputs = joined([small(output) for output in shown])
     notebook.metadata = nbformat.from_dict(
         {
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -52,7 +53,7 @@ def small(output: Any) -> Any:
 
 
 def joined(outputs: list[Any]) -> list[Any]:
-    """Return outputs with consecutive pieces of one stream put together."""
+    """Return outputs with consecutive parts of one stream joined."""
     outputs_of: list[Any] = []
     for output in outputs:
         if outputs_of and output.output_type == outputs_of[-1].output_type == "stream":

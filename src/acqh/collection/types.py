@@ -67,7 +67,7 @@ class Item:
     thumbnail : bytes, optional
         The thumbnail to store.
     encoded_from : str
-        The modalities of which its code was computed, such as "image".
+        Modalities from which its code was computed, such as "image".
     code : bytes
         Its code, one byte per codebook.
 
