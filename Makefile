@@ -7,7 +7,7 @@ INSTALL := $(PIP) install --constraint constraints.txt --editable
 # What builds the package, in an environment of its own, is pinned as well.
 export PIP_BUILD_CONSTRAINT := constraints.txt
 
-.PHONY: demo site test test-all check dist bench soak docs format lock locked clean
+.PHONY: demo site test test-all check dist bench soak docs links format lock locked clean
 .DEFAULT_GOAL := test
 
 $(BIN)/python:
@@ -80,6 +80,9 @@ soak: $(VENV)/.dev  ## kills, rebuilds, hostile clients and mutations for about 
 docs: $(VENV)/.dev  ## the documentation, in docs/_build/html
 	rm -rf docs/reference/generated
 	$(BIN)/sphinx-build --fail-on-warning docs docs/_build/html
+
+links: $(VENV)/.dev  ## the links of the documentation to other sites; needs a network
+	$(BIN)/sphinx-build --builder linkcheck --quiet docs docs/_build/links
 
 format: $(VENV)/.dev  ## rewrite the code the way check wants it
 	$(BIN)/ruff check --fix .

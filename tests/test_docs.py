@@ -105,3 +105,14 @@ def test_links_outside_the_documentation_lead_somewhere(name):
         if anchor:
             headings = re.findall(r"(?m)^#+ (.+)$", target.read_text(encoding="utf-8"))
             assert anchor in {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+def test_every_python_block_belongs_to_a_page_that_is_run():
+    not_run = [
+        page.relative_to(ROOT).as_posix()
+        for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]
+        if not {"_build", "gallery", "generated"} & set(page.parts)
+        and not ELSEWHERE & {page.parent.name, page.name}
+        and re.search(r"(?m)^ *```python\n(?!\s*>>> )", page.read_text(encoding="utf-8"))
+    ]
+    assert set(not_run) <= set(GIVEN)
