@@ -110,11 +110,9 @@ def chunk_source(
     if listed and all(isinstance(path, str | PathLike) for path in listed):
         # Absolute: processes that read the chunks may have another working directory.
         paths = [Path(path).absolute() for path in listed]
-        listed_chunks = list_chunks(paths if listed is source else paths[0], chunk_size=chunk_size)
-        prints = listed_chunks.fingerprint()
-        return ChunkedSource(
-            listed_chunks, listed_chunks.n_items, progress, dask, chunk_size, prints
-        )
+        files = list_chunks(paths if listed is source else paths[0], chunk_size=chunk_size)
+        prints = files.fingerprint()
+        return ChunkedSource(files, files.n_items, progress, dask, chunk_size, prints)
     if isinstance(source, Chunks):
         return ChunkedSource(source, source.n_items, progress, dask, None, source.fingerprint())
     if listed is source and listed and all(hasattr(path, "read") for path in listed):
