@@ -44,7 +44,9 @@ def test_commands_that_exist_and_other_text_pass(tool, code):
     assert not list(tool.problems_of(code, tool.commands()))
 
 
-def test_two_values_of_a_claim_and_numbers_without_a_command_or_page_are_found(tool, tmp_path, monkeypatch):
+def test_conflicting_values_and_numbers_without_a_command_or_page_are_found(
+    tool, tmp_path, monkeypatch
+):
     monkeypatch.setattr(tool, "ROOT", tmp_path)
     monkeypatch.setattr(tool, "REGISTRY", tmp_path / "numbers.toml")
     (tmp_path / "docs").mkdir()
