@@ -1,4 +1,4 @@
-"""What goes into a collection, and what comes out of it."""
+"""Types that a collection takes and returns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -365,7 +365,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class AddReport:
-    """What became of the items that were to be added.
+    """Result of adding items: added ids, and skipped items with reasons.
 
     Attributes
     ----------
@@ -393,7 +393,7 @@ class AddReport:
 
 @dataclass(frozen=True)
 class SyncReport:
-    """What became of the items of a folder.
+    """Result of a sync: ids of new, changed, moved and deleted items.
 
     Attributes
     ----------
@@ -439,7 +439,7 @@ class DuplicateGroup:
 
 @dataclass(frozen=True)
 class BuildSettings:
-    """How a collection is to be built, or was.
+    """Settings of a build.
 
     Each is an argument of `Collection.build`, which says what it means.
 
@@ -598,7 +598,7 @@ class CollectionInfo:
 
 @dataclass(frozen=True)
 class CollectionReport:
-    """What a deep check of a collection found.
+    """Result of verifying a collection: its size and problems.
 
     Attributes
     ----------

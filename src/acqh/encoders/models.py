@@ -95,7 +95,7 @@ _BUILT_IN = (
 
 
 class Layout(NamedTuple):
-    """Where the files of a model are, relative to its folder."""
+    """Paths of the files of a model, relative to its folder."""
 
     image: str
     text: str

@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 class PlainEstimator:
-    """What an estimator has, without scikit-learn, which takes longer to import than a query."""
+    """An estimator without scikit-learn, whose import takes longer than a query."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
         """Return the constructor's arguments."""
@@ -62,7 +62,7 @@ class PlainEstimator:
 
 
 class Network(PlainEstimator):
-    """What the encoders that run a network share: batches, and a check of the weights."""
+    """Base class of encoders that run a network: batches, and a check of the weights."""
 
     _state_axes: ClassVar = {"fingerprint_": str}
     batch_size: int
@@ -77,7 +77,7 @@ class Network(PlainEstimator):
 
     @cached_property
     def fingerprint_(self) -> str:
-        """What says which weights these are; that of `fit`, where it was called."""
+        """Fingerprint of the weights; after `fit`, the one stored then."""
         return self._weights_fingerprint()
 
     def fit(self, raw: Iterable[Any], y: Any = None) -> Self:  # noqa: ARG002

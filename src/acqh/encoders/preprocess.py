@@ -1,4 +1,4 @@
-"""How a CLIP model wants its images and texts: the settings next to its networks, applied.
+"""Prepare images and texts for a CLIP model, by the settings next to its networks.
 
 The two layouts follow the two libraries that define them: transformers
 (``preprocessor_config.json``) and OpenCLIP (``preprocess_cfg.json``).
@@ -40,7 +40,7 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Pixels:
-    """How images become arrays of pixels.
+    """Settings that turn images into arrays of pixels.
 
     `width` and `height`: of the array. `shortest_side`: images are resized to this side, then
     cropped in the middle; None squashes them. `scale`, `mean`, `std`: of the values.
@@ -135,7 +135,7 @@ def _transformers_pixels(settings: Mapping[str, Any]) -> Pixels:
 
 
 class Tokens:
-    """How texts become numbers of tokens.
+    """Settings that turn texts into token ids.
 
     `path`: ``tokenizer.json``; its settings are in ``tokenizer_config.json`` next to it. `config`:
     settings of the model. `length`: number of tokens if the network takes no other.

@@ -36,7 +36,7 @@ Batch: TypeAlias = tuple[Array, Array, dict[str, list[Any]]]
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What was written.
+    """Result of an export: number of items, and files.
 
     Attributes
     ----------

@@ -18,7 +18,7 @@ from acqh.features.kernels import Columns, kernel_block, prepare
 
 @dataclass(frozen=True)
 class _Variant:
-    """How one variant computes features from squared distances."""
+    """Computation of the features of one variant from squared distances."""
 
     halved: bool  # exp(-d2 / (2 sigma^2)) rather than exp(-d2 / sigma^2)
     unit: bool = False  # rows scaled to unit norm first

@@ -120,7 +120,7 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
 
     @property
     def metric(self) -> Metric:
-        """What queries and items are compared by: "ip", "cosine" or "l2"."""
+        """Metric of the search: "ip", "cosine" or "l2"."""
         return self._metric.metric
 
     @property

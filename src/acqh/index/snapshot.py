@@ -188,7 +188,7 @@ class Snapshot(Generic[S]):
 
     @cached_property
     def first_rows(self) -> Ints:
-        """Where each part's rows start, and the end of the last."""
+        """First row of each part, and the end of the last."""
         return np.cumsum([0, *(part.segment.n_rows for part in self.parts)])
 
     def ids(self) -> Array:

@@ -65,7 +65,7 @@ _MAX_SCORES = 1 << 21
 if TYPE_CHECKING:
 
     class BaseEstimator:
-        """What scikit-learn's class gives; untyped there, it would make all methods so."""
+        """As in scikit-learn, whose untyped class would make all methods untyped."""
 
         def get_params(self, deep: bool = True) -> dict[str, Any]:
             """Return the constructor's arguments."""

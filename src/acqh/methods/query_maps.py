@@ -20,7 +20,7 @@ _ATTRIBUTES = ("n_features_in_", "codebooks_", "projections_", "intercepts_", "u
 
 @dataclass(frozen=True, eq=False)
 class QueryMaps:
-    """What turns queries of any view into vectors: part of a fitted `acqh.ACQH`."""
+    """Maps from queries of any view to vectors: part of a fitted `acqh.ACQH`."""
 
     widths: Mapping[str, int]  # features of each view
     codebooks: Floats  # (n_codebooks, codebook_size, n_components)

@@ -33,7 +33,7 @@ Method = TypeVar("Method", bound=type)
 
 @dataclass(frozen=True, kw_only=True)
 class MethodInfo:
-    """What there is to know of a method without running it.
+    """Facts about a method, available without running it.
 
     Attributes
     ----------

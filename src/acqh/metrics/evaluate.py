@@ -30,7 +30,7 @@ from acqh.metrics.rankings import (
 
 @dataclass(frozen=True, eq=False)
 class RetrievalResult:
-    """What `RetrievalMetrics` measured, and under which choices.
+    """Results of `RetrievalMetrics`, with the settings of the measurement.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class RetrievalResult:
     precision : (len(top_n),) float64
         Mean precision among the first N.
     curve : PrecisionRecallCurve or None
-        By rank, where it was asked for.
+        By rank, if requested.
     n_queries, n_empty, n_database : int
         `n_empty` counts the queries without a relevant item in the database.
     denominator, ties, empty : str

@@ -216,7 +216,7 @@ def extend_beams(targets: Floats, codebooks: Floats, beams: Beams, n_best: int) 
 
 @dataclass(frozen=True)
 class CodeTables:
-    """What a search needs to know of the codebooks, in its precision: arrays or tensors."""
+    """Codebooks and their products for a search, in its precision: arrays or tensors."""
 
     offset: Floats  # (n_components,)
     scale: Any  # a power of two, by which codewords and targets are multiplied

@@ -55,7 +55,7 @@ _MANY = 10
 
 @dataclass(frozen=True)
 class QuantizerFit:
-    """What training gives.
+    """Result of training: codebooks, codes and the error of each iteration.
 
     Parameters
     ----------

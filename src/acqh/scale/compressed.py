@@ -204,7 +204,7 @@ class Compressed:
 
     @property
     def metric(self) -> Metric:
-        """What queries and items are compared by: "ip", "cosine" or "l2"."""
+        """Metric of the search: "ip", "cosine" or "l2"."""
         return self.index.metric
 
     @property

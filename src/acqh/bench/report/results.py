@@ -67,7 +67,7 @@ class Result:
 
     @property
     def follows(self) -> str:
-        """What the implementation follows, such as the authors' code, or where it comes from."""
+        """Source that the implementation follows, such as the authors' code."""
         if not self.has_curves:
             return "submitted"
         if self.kind == "trivial":

@@ -1,1 +1,1 @@
-"""What lies where in a collection's folder."""
+"""Files in the folder of a collection."""

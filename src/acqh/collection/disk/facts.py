@@ -23,7 +23,7 @@ _UNRELATED = "unrelated queries"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Facts:
-    """How a generation was built: its settings, encoders and training."""
+    """Facts about a generation: settings, encoders and training."""
 
     name: str
     generation: str

@@ -315,7 +315,7 @@ class IndexCache:
 
 
 class State:
-    """What searches have read from one state of the store."""
+    """Cache of what searches read from one state of the store."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.revision = read_revision(connection)

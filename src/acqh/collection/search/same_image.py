@@ -43,7 +43,7 @@ _LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)
 
 
 class Copy(NamedTuple):
-    """How a copy of an image differs from it."""
+    """Difference between an image and a copy of it."""
 
     difference: float  # mean, of 255
     is_recoloured: bool

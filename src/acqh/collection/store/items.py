@@ -71,7 +71,7 @@ _KIND_OF = {bool: "boolean", int: "integer", float: "real", str: "text", type(No
 
 @dataclass(frozen=True)
 class Counts:
-    """How many items there are of what, after a change."""
+    """Counts of items by kind, after a change."""
 
     revision: int
     labels: dict[str, int]  # in alphabetical order

@@ -39,7 +39,7 @@ class TrackedFile:
 
     @property
     def path(self) -> Path:
-        """Where the file was."""
+        """Path of the file."""
         return Path(self.folder, self.name)
 
     def is_unchanged(self, connection: sqlite3.Connection) -> bool:

@@ -82,7 +82,7 @@ _COMMON = frozenset(
 
 @dataclass(frozen=True)
 class WordQuery:
-    """What words a text asks for."""
+    """Words, phrases and exclusions of a query text."""
 
     terms: tuple[str, ...] = ()  # the more of them an item has, the better
     phrases: tuple[str, ...] = ()  # each must stand in it as it is

@@ -698,7 +698,7 @@ class ACQH(BaseMethod):
 
     @property
     def targets_(self) -> dict[str, Target]:
-        """What scores stand for, with the weights and ranks used."""
+        """Targets of the scores, with the weights and ranks used."""
         self._check_fitted()
         return self.space_.targets
 

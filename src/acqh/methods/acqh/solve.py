@@ -48,7 +48,7 @@ class Solution:
 
     @property
     def optimality_gap(self) -> float:
-        """How far the objective is above the bound, as a share of it."""
+        """Distance of the objective from the bound, as a share of the bound."""
         gap = max(self.objective[-1] - self.lower_bound, 0.0)
         is_zero = abs(self.lower_bound) <= RANK_TOLERANCE * self.zero_objective
         share_of = self.zero_objective if is_zero else abs(self.lower_bound)

@@ -1,4 +1,4 @@
-"""What scores should be: targets and their weights."""
+"""Learning targets, which define the ideal scores, and their weights."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What every method with binary codes shares: packing, signs and their descent, database modes."""
+"""Shared by methods with binary codes: packing, signs and their descent, database modes."""
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field

@@ -23,7 +23,7 @@ _GRAM_RIDGE = 1e-8
 
 @dataclass(frozen=True)
 class Residual:
-    """What the bits so far leave of ``n_bits S``, as its parts: ``n_bits G P Gᵀ - Y Yᵀ``.
+    """Residual of ``n_bits S`` after the bits so far, in parts: ``n_bits G P Gᵀ - Y Yᵀ``.
 
     S is one where two items share a label and minus one elsewhere, which depends on their label
     sets alone.

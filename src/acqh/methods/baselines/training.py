@@ -19,7 +19,7 @@ from acqh.methods.registry import DatabaseMode
 
 @dataclass(frozen=True)
 class Training:
-    """What a method learns from."""
+    """Training data of a method."""
 
     # each (n_items, n_features) float64, dense or CSR: every view through its feature
     # map.
