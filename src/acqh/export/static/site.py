@@ -14,8 +14,7 @@ from urllib.parse import quote
 import numpy as np
 
 from acqh._core.fields import DETECTED, DIGEST, IMAGE_FIELDS, KIND, TAGS
-from acqh._core.keywords import suggest_keywords
-from acqh._core.runtime import Progress, no_progress
+from acqh._core.runtime import Progress, no_progress, suggest_keywords
 from acqh.collection import Collection, Item
 from acqh.collection.search.query import Where
 from acqh.collection.store.words import names_in
