@@ -23,8 +23,7 @@ from acqh._core.store import pack, unpack
 from acqh.cli import app
 from acqh.collection import Collection, Item
 from acqh.encoders import ClipImages, ClipTexts, make_encoder
-from acqh.encoders.models import find_model
-from acqh.encoders.onnx import external_files
+from acqh.encoders.models import external_files, find_model
 from acqh.errors import EncoderError, ImageError, InvalidInputError
 from acqh.methods.registry import HOMES
 

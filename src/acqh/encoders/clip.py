@@ -8,9 +8,8 @@ import numpy as np
 from acqh._core.arrays import Array, Floats, unit_rows
 from acqh._core.imports import require
 from acqh.encoders.images import MAX_PIXELS, ImageLike, read_image
-from acqh.encoders.models import IMAGE_OUTPUTS, TEXT_OUTPUTS, ModelFiles, find_model
+from acqh.encoders.models import IMAGE_OUTPUTS, TEXT_OUTPUTS, ModelFiles, external_files, find_model
 from acqh.encoders.network import Network, on_all_cores, session
-from acqh.encoders.onnx import external_files
 from acqh.encoders.preprocess import Pixels, Tokens, read_settings
 from acqh.errors import InvalidInputError
 
