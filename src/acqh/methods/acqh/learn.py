@@ -1,6 +1,6 @@
 """Learn blocks, their predictors and their weights from sufficient statistics."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
@@ -459,8 +459,11 @@ def _choose_weight(space: Space, name: str, map_rows: MapRows, sample: RowSample
     queries = queries[np.argsort(-rows.counts[queries], kind="stable")][:_MAX_QUERIES]
     if not queries.size:
         return _DEFAULT_WEIGHT
+    # Weights change no features: rows are mapped once for all of them.
+    asked = map_rows({source: rows.views[source][queries]})
+    parts = [*_sampled(space, rows, map_rows)]
     trials = {
-        weight: _try(_with_weight(space, name, weight), source, map_rows, rows, queries)
+        weight: _try(_with_weight(space, name, weight), source, asked, parts, rows, queries)
         for weight in CAPTION_WEIGHTS
     }
     fair = [weight for weight, (_, excess) in trials.items() if excess <= _MAX_EXCESS]
@@ -471,16 +474,22 @@ def _choose_weight(space: Space, name: str, map_rows: MapRows, sample: RowSample
 
 
 def _try(
-    space: Space, source: str, map_rows: MapRows, rows: RowSample, chosen: Ints
+    space: Space,
+    source: str,
+    asked: dict[str, Any],
+    parts: Sequence[tuple[Any, dict[str, Any], Any]],
+    rows: RowSample,
+    chosen: Ints,
 ) -> tuple[float, float]:
     """Search all rows by the features of one view of the chosen rows.
 
-    Returns the total weight of rows that are among their own first ten hits, and the share of
-    rows with the view among the other hits, relative to their share of all rows.
+    `asked`: these features. `parts`: all rows, as of `Space.rows`. Returns the total weight of rows
+    that are among their own first ten hits, and the share of rows with the view among the other
+    hits, relative to their share of all rows.
     """
-    queries = space.join_blocks(map_rows({source: rows.views[source][chosen]}))
+    queries = space.join_blocks(asked)
     scores = np.empty((len(queries), len(rows)))
-    for place, features, inverse in _sampled(space, rows, map_rows):
+    for place, features, inverse in parts:
         scores[:, place] = queries @ space.scale(space.join_blocks(features)).T[:, inverse]
     places = np.arange(len(chosen)), chosen
     is_found = (scores > scores[places][:, np.newaxis]).sum(axis=1) < _N_FIRST
