@@ -10,13 +10,19 @@ from acqh.serve import Settings
 from acqh.serve.live import Live
 from acqh.serve.metrics import FOLDER, Metrics
 from acqh.serve.settings import Limits
-from acqh.serve.verify import verified_generation
+from acqh.serve.verify import verified_generation, verify
 from acqh.web.overview import make_map
 
 
 @pytest.fixture
 def few(make_items):
     return make_items(n_rounds=1)
+
+
+@pytest.fixture
+def verified_here(monkeypatch):
+    """Verify in this process: another one takes seconds to start beside other tests."""
+    monkeypatch.setattr("acqh.serve.live.verified_generation", verify)
 
 
 def until(condition, seconds=60.0):
@@ -39,7 +45,9 @@ def put_in_place(other, path):
     lease.lock.close()
 
 
-def test_a_rebuilt_collection_is_served_without_a_failed_request(own_copy, start, rebuild):
+def test_a_rebuilt_collection_is_served_without_a_failed_request(
+    own_copy, start, rebuild, verified_here
+):
     stop, answers = threading.Event(), []
     others = [rebuild(own_copy.with_name(f"{n}.acqh")) for n in range(3)]
     for position, other in enumerate(others):
@@ -72,7 +80,7 @@ def test_a_rebuilt_collection_is_served_without_a_failed_request(own_copy, start
     assert f"acqh_items {before - 3:.1f}" in metrics
 
 
-def test_learning_again_is_served_without_a_failed_request(own_copy, start):
+def test_learning_again_is_served_without_a_failed_request(own_copy, start, verified_here):
     stop, answers = threading.Event(), []
     with start(own_copy, reload_seconds=0.01) as client:
         before = client.get("/info").json()
@@ -153,11 +161,11 @@ def test_the_serving_process_does_not_verify(own_copy, start, monkeypatch):
 def test_a_manifest_is_verified_once_for_all_workers(own_copy, start, monkeypatch, tmp_path):
     verified = []
 
-    def verify(path):
+    def note(path):
         verified.append(path)
         return verified_generation(path)
 
-    monkeypatch.setattr("acqh.serve.live.verified_generation", verify)
+    monkeypatch.setattr("acqh.serve.live.verified_generation", note)
     monkeypatch.setenv(FOLDER, str(tmp_path))
     lives = [Live(Settings(collection=own_copy), Limits(), Metrics()) for _ in range(2)]
     with ThreadPoolExecutor(2) as pool:
@@ -191,7 +199,9 @@ def test_a_collection_that_is_gone_is_still_served(own_copy, start):
         assert client.get("/readyz").json()["status"] == "ready"
 
 
-def test_the_previous_collection_is_closed_when_no_request_uses_it(own_copy, start, monkeypatch):
+def test_the_previous_collection_is_closed_when_no_request_uses_it(
+    own_copy, start, monkeypatch, verified_here
+):
     release, began = threading.Event(), threading.Event()
     search = Collection.search
 
@@ -219,7 +229,7 @@ def test_the_previous_collection_is_closed_when_no_request_uses_it(own_copy, sta
 
 
 def test_items_added_before_a_rebuild_do_not_end_up_in_the_new_collection(
-    own_copy, start, rebuild, few, token_files
+    own_copy, start, rebuild, few, token_files, verified_here
 ):
     token_files.pop("token_file")
     write = {"Authorization": "Bearer write-0123456789abcdef"}
@@ -235,7 +245,7 @@ def test_items_added_before_a_rebuild_do_not_end_up_in_the_new_collection(
 
 
 def test_items_added_before_a_rebuild_is_noticed_go_into_the_new_collection(
-    own_copy, start, rebuild, few, token_files
+    own_copy, start, rebuild, few, token_files, verified_here
 ):
     token_files.pop("token_file")
     write = {"Authorization": "Bearer write-0123456789abcdef"}
