@@ -52,13 +52,6 @@ def test_the_command_and_python_build_with_the_same_options():
 PLAIN = ("--image-encoder", "hog", "--text-encoder", "tfidf")
 
 
-@pytest.fixture
-def plain_defaults(monkeypatch):
-    """Let the default encoders be those of `PLAIN`: training the others takes five seconds."""
-    second = {"image": "hog", "text": "tfidf"}
-    monkeypatch.setattr("acqh.encoders.named._best_installed", second.get)
-
-
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
     folder = tmp_path_factory.mktemp("photos")

@@ -41,7 +41,9 @@ def test_emoji_are_labelled_with_group_and_subgroup():
     assert rose.fields["emoji"] == "\N{ROSE}"
 
 
-def test_the_collection_is_built_once_and_again_for_another_version(few, tmp_path, monkeypatch):
+def test_the_collection_is_built_once_and_again_for_another_version(
+    plain_defaults, few, tmp_path, monkeypatch
+):
     path = demo.emoji_collection(tmp_path / "new" / "folder", no_progress)
     first = generation(path)
     assert demo.emoji_collection(path.parent, no_progress) == path
@@ -51,7 +53,7 @@ def test_the_collection_is_built_once_and_again_for_another_version(few, tmp_pat
     assert generation(path) != first
 
 
-def test_a_damaged_collection_is_built_again(few, tmp_path):
+def test_a_damaged_collection_is_built_again(plain_defaults, few, tmp_path):
     events = []
     path = demo.emoji_collection(tmp_path, lambda *event: events.append(event))
     assert {total for _, total, step in events if step == "encoding images"} == {len(few)}

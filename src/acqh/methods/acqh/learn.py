@@ -476,7 +476,7 @@ def _choose_weight(space: Space, name: str, map_rows: MapRows, sample: RowSample
 def _try(
     space: Space,
     source: str,
-    asked: dict[str, Any],
+    asked: Mapping[str, Any],
     parts: Sequence[tuple[Any, dict[str, Any], Any]],
     rows: RowSample,
     chosen: Ints,
