@@ -21,7 +21,7 @@ def few(make_items):
 
 @pytest.fixture
 def verified_here(monkeypatch):
-    """Verify in this process: another one takes seconds to start beside other tests."""
+    """Verify in this process: another one takes seconds to start next to other tests."""
     monkeypatch.setattr("acqh.serve.live.verified_generation", verify)
 
 

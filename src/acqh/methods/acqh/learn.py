@@ -460,10 +460,12 @@ def _choose_weight(space: Space, name: str, map_rows: MapRows, sample: RowSample
     if not queries.size:
         return _DEFAULT_WEIGHT
     # Weights change no features: rows are mapped once for all of them.
-    asked = map_rows({source: rows.views[source][queries]})
+    query_features = map_rows({source: rows.views[source][queries]})
     parts = [*_sampled(space, rows, map_rows)]
     trials = {
-        weight: _try(_with_weight(space, name, weight), source, asked, parts, rows, queries)
+        weight: _try(
+            _with_weight(space, name, weight), source, query_features, parts, rows, queries
+        )
         for weight in CAPTION_WEIGHTS
     }
     fair = [weight for weight, (_, excess) in trials.items() if excess <= _MAX_EXCESS]
@@ -476,18 +478,18 @@ def _choose_weight(space: Space, name: str, map_rows: MapRows, sample: RowSample
 def _try(
     space: Space,
     source: str,
-    asked: Mapping[str, Any],
+    query_features: Mapping[str, Any],
     parts: Sequence[tuple[Any, dict[str, Any], Any]],
     rows: RowSample,
     chosen: Ints,
 ) -> tuple[float, float]:
     """Search all rows by the features of one view of the chosen rows.
 
-    `asked`: these features. `parts`: all rows, as of `Space.rows`. Returns the total weight of rows
+    `query_features`: these features. `parts`: all rows, as of `Space.rows`. Returns the total weight of rows
     that are among their own first ten hits, and the share of rows with the view among the other
     hits, relative to their share of all rows.
     """
-    queries = space.join_blocks(asked)
+    queries = space.join_blocks(query_features)
     scores = np.empty((len(queries), len(rows)))
     for place, features, inverse in parts:
         scores[:, place] = queries @ space.scale(space.join_blocks(features)).T[:, inverse]
