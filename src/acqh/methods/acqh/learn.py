@@ -485,9 +485,9 @@ def _try(
 ) -> tuple[float, float]:
     """Search all rows by the features of one view of the chosen rows.
 
-    `query_features`: these features. `parts`: all rows, as of `Space.rows`. Returns the total weight of rows
-    that are among their own first ten hits, and the share of rows with the view among the other
-    hits, relative to their share of all rows.
+    `query_features`: of the chosen rows. `parts`: all rows, as of `Space.rows`. Returns the total
+    weight of rows that are among their own first ten hits, and the share of rows with the view
+    among the other hits, relative to their share of all rows.
     """
     queries = space.join_blocks(query_features)
     scores = np.empty((len(queries), len(rows)))
