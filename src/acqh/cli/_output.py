@@ -278,7 +278,7 @@ def print_table(
     for position, column in enumerate(columns):
         digits = [row[position].replace(",", "").replace(".", "", 1) for row in rows]
         is_number = bool(position) and all(cell.isdigit() for cell in digits)
-        table.add_column(column, justify="right" if is_number else "left")
+        table.add_column(column, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
     Console().print(table)

@@ -160,7 +160,8 @@ def _print_plan(planned: Any, retry_failed: bool) -> None:
     ]
     seconds = sum(row["seconds"] for row in rows)
     used = {name for row in rows for name, value in row.items() if value is not None}
-    columns = [name for name in (rows or [{}])[0] if name in used - {"key"}]
+    hidden = {"key", "length"} if len(left) < len(rows) else {"key", "length", "state"}
+    columns = [name for name in (rows or [{}])[0] if name in used - hidden]
     texts = [["-" if row[name] is None else str(row[name]) for name in columns] for row in rows]
     caption = (
         f"{count(len(rows), 'run')}, {len(left):,} to run: about {as_duration(seconds)}, "
