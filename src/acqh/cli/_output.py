@@ -39,6 +39,7 @@ _OPTION_NAMES = {
     "data_dir": "--data-dir",
     "rerank_k": "--rerank-k",
     "rerank=": "--rerank",
+    "metric=": "--metric",
 }
 _OPTION = re.compile(rf"`?(?<![\w-])({'|'.join(_OPTION_NAMES)})(?!\w)`?")
 
