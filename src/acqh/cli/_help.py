@@ -1,13 +1,17 @@
 """Help of commands, and words of a query that begin with a minus."""
 
 import re
+from pathlib import Path
 from typing import Any
 
+from typer import BadParameter
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 # Names of values by the type that Typer shows.
 _METAVARS = {"int": "N", "int range": "N", "float": "N", "float range": "N", "str": "TEXT",
              "path": "PATH", "bool": "", "list[str]": "TEXT", "list[path]": "PATH"}  # fmt: skip
+# Longer lists of values are part of the help, so that its columns stay wide.
+_LONGEST_METAVAR = 18
 # A word or a phrase to exclude, not an option such as -k or -k20.
 _EXCLUDED = re.compile(r"""-(?!.\d*$)[^\W\d_].+|-".+""", re.DOTALL)
 
@@ -22,6 +26,9 @@ class _PlainHelp:
             if isinstance(param, TyperOption) and param.metavar is None:
                 label = param.display_type(context).strip("<>")
                 param.metavar = _METAVARS.get(label, label)
+                if len(label) > _LONGEST_METAVAR:
+                    param.metavar = "NAME"
+                    param.help = f"{param.help} One of {label.replace('|', ', ')}."
             if isinstance(param, TyperArgument):
                 param.display_type_rich = lambda **_: ""  # type: ignore[method-assign]
             if "--help" in param.opts and isinstance(self, TyperCommand):
@@ -65,6 +72,14 @@ class Command(_PlainHelp, TyperCommand):
 
 class Group(_PlainHelp, TyperGroup):
     """A command with sub-commands."""
+
+    def resolve_command(self, context: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the name, command and other arguments; name the command if a file comes first."""
+        if args[0] not in self.commands and Path(args[0]).exists():
+            name = "|".join(self.commands) if context.parent else "open"
+            usage = f"{context.command_path} {name} {args[0]}"
+            raise BadParameter(f"{args[0]} is not a command; use: {usage}")
+        return super().resolve_command(context, args)
 
 
 def split_help(docstring: str) -> tuple[str, str]:

@@ -45,7 +45,7 @@ SeedOption = Annotated[int, option("Random seed.", "Model", min=0)]
 MegapixelsOption = Annotated[
     float | None,
     option(
-        "Skip images of more megapixels. Default: 64.",
+        "Skip images of more megapixels; a JPEG may have four times as many. Default: 64.",
         "Input",
         "--max-megapixels",
         min=1e-6,
