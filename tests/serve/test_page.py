@@ -659,7 +659,7 @@ def test_kinds_and_suggested_tags_filter(detected, start, visit):
     with start(detected) as client:
         page = visit(client)
         page.locator("#kind").select_option("screenshot")
-        expect(page.locator("#summary")).to_have_text("6 items with Screenshots")
+        expect(page.locator("#summary")).to_have_text("6 items, Screenshots")
         page.goto(f"{client.base_url}?open=cat-0-0")
         expect(page.locator("#detail-tags")).to_have_text(re.compile("Suggested.*tabby"))
         expect(page.locator("#detail-labels button")).to_have_text(["cat"])

@@ -9,7 +9,7 @@ _FIRST_YEAR = 1826
 _UNSET = datetime(1970, 1, 1)
 # A date as cameras, telephones and messengers write it into names, and the time after it: six
 # digits in a row, maybe with milliseconds, or hours, minutes and seconds apart.
-_IN_NAME = re.compile(
+DATE_IN_NAME = re.compile(
     r"""(?<!\d)(?P<year>19[89]\d|20\d\d)(?P<sep>[-_.:\ ]?)(?P<month>[01]\d)(?P=sep)(?P<day>[0-3]\d)
     (?:
         (?:[-_.\ T]*|\ at\ |_at_)
@@ -52,7 +52,7 @@ def date_in_name(name: str) -> str | None:
     stem = name.rpartition("/")[2].rpartition(".")[0] or name
     if (since := _MILLISECONDS.fullmatch(stem)) is not None:
         return datetime.fromtimestamp(int(since[1]) // 1000).isoformat()
-    for match in _IN_NAME.finditer(stem):
+    for match in DATE_IN_NAME.finditer(stem):
         parts = match.groupdict()
         day = [int(parts[part]) for part in ("year", "month", "day")]
         if parts["hour"] is None:

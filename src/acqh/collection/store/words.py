@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acqh._core.arrays import Bools, Ints
+from acqh._core.dates import DATE_IN_NAME
 from acqh._core.fields import (
     FILE,
     IMAGE_FIELDS,
@@ -271,10 +272,13 @@ def words_in_path(name: str) -> str:
     '2019 Lake Como sunset 2'
     >>> words_in_path("3385593926_be8621d17b.jpg"), words_in_path("IMG_20190812_0007.jpg")
     ('', '')
+    >>> words_in_path("Screenshot 2023-05-14-12-30-45 bus.png"), words_in_path("Rome 2019-05 1.jpg")
+    ('Screenshot bus', 'Rome 2019 1')
     """
     *folders, last = name.split("/")
     parts = [_written(folder, is_folder=True) for folder in folders]
-    return " ".join(filter(None, (*parts, _written(last.rpartition(".")[0] or last))))
+    last = DATE_IN_NAME.sub(" ", last.rpartition(".")[0] or last)
+    return " ".join(filter(None, (*parts, _written(last))))
 
 
 def _written(name: str, *, is_folder: bool = False) -> str:

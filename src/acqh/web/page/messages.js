@@ -125,9 +125,10 @@ export function summaryOf(query, items, { hits, n_candidates }) {
   const isAll = hits.length + n_excluded >= n_candidates;
   const some = asks(query) ? "results.best" : "results.first";
   let results = isAll ? t("results.all", { n: hits.length }) : t(some, { shown: hits.length, n: n_candidates });
-  const filters = [...query.labels.map(shortOf), query.tag, query.kind && t(`kind.${query.kind}`), query.only && t(`flag.${query.only}`)];
-  if (filters.some(Boolean)) results = t("results.labelled", { results, labels: listOf(filters.filter(Boolean)) });
-  if (query.period) results = t("results.dated", { results, date: period(query.period) });
+  const labels = [...query.labels.map(shortOf), query.tag].filter(Boolean);
+  if (labels.length) results = t("results.labelled", { results, labels: listOf(labels) });
+  const others = [query.kind && t(`kind.${query.kind}`), query.only && t(`flag.${query.only}`), query.period && period(query.period)];
+  results = [results, ...others.filter(Boolean)].join(", ");
   return asks(query) ? t("results.query", { results, query: titleOf(query, items) }) : results;
 }
 
