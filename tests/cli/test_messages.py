@@ -82,8 +82,8 @@ def test_unknown_commands_and_options_suggest_the_nearest(folder, call):
 
 def test_a_folder_or_collection_in_place_of_a_command_names_the_command(folder, call, monkeypatch):
     monkeypatch.chdir(folder)
-    assert "open c.acqh" in call("c.acqh", "rose")[2]
-    assert "site|parquet|faiss c.acqh" in call("export", "c.acqh")[2]
+    assert re.search(r"open\W+c\.acqh", call("c.acqh", "rose")[2])
+    assert re.search(r"site\|parquet\|faiss\W+c\.acqh", call("export", "c.acqh")[2])
 
 
 @pytest.mark.parametrize(
