@@ -69,8 +69,8 @@ _WEIGHTS: Floats = np.array((
 ))
 # fmt: on
 # Least probability of being no photo. With the settings of a camera, of the size of a screen, and
-# else; chosen so that at most 1 in 100 photographs of COCO, and 6 in 100 stock photographs, of which
-# many are of one colour, are taken for something else. With 0.8, it would be 20 in 100 of these.
+# else; chosen so that at most 1 in 100 photographs of COCO, and 6 in 100 stock photographs, many
+# in one colour, are taken for something else. With 0.8, it would be 20 in 100 of these.
 _WITH_CAMERA, _AS_SCREEN, _ELSE = 0.99, 0.5, 0.95
 
 
