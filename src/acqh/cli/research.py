@@ -124,7 +124,7 @@ def bench(
     with reporting() as progress:
         summary = planned.run(retry_failed=retry_failed, progress=progress)
     print_result(asdict(summary), partial(_print_summary, summary))
-    if summary.n_left:
+    if summary.n_left or summary.n_failed:
         raise Exit(1)
 
 

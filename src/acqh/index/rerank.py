@@ -117,12 +117,12 @@ def as_vectors(vectors: Any, n_items: int, width: int) -> Array:
             ) from error
     elif not isinstance(vectors, np.ndarray):
         array = as_rows(to_numpy(vectors)[0], "rerank", InvalidInputError)
-    if array.dtype == int8_dtype(width) and array.shape == (n_items,):
-        return np.asarray(array)
-    if array.shape != (n_items, width) or array.dtype.kind not in "iuf":
+    is_int8 = array.dtype == int8_dtype(width)
+    shape = (*array.shape, width) if is_int8 else array.shape
+    if shape != (n_items, width) or not (is_int8 or array.dtype.kind in "iuf"):
         raise InvalidInputError(
-            f"rerank has dtype {array.dtype} and shape {array.shape}; give numbers of shape "
-            f"({n_items}, {width}), in the order of 'ids'"
+            f"rerank has dtype {'int8' if is_int8 else array.dtype} and shape {shape}; give numbers "
+            f"of shape ({n_items}, {width}): one vector for each item, in the order of 'ids'"
         )
     return np.asarray(array)
 

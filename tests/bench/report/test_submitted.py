@@ -38,10 +38,12 @@ def test_submitted_results_stand_in_the_same_tables_without_a_test(written, tmp_
     assert {row.label: row.follows for row in table.rows}["fdch"] == "reconstructed"
 
 
-def test_two_results_of_one_setting_are_rejected_with_their_lines(tmp_path):
+def test_rows_keep_their_values_and_two_of_one_setting_are_rejected_with_their_lines(tmp_path):
     path = write_csv(tmp_path / "theirs.csv", ROW, {**ROW, "seed": 1}, {**ROW, "map_all": 0.6})
     with pytest.raises(InvalidInputError, match=r"line 4.*line 2"):
         read_submitted(path)
+    (record,) = read_submitted(write_csv(tmp_path / "one.csv", ROW))
+    assert {name: record["rows"][0][name] for name in ROW} == ROW
     apart = [{**ROW, "database": database} for database in ("training", "fused")]
     assert len(read_submitted(write_csv(tmp_path / "apart.csv", *apart))) == 2
 

@@ -320,7 +320,7 @@ def _record(row: dict[str, Any], path: Path, line: int, labels: Collection[str])
                     f"{path}, line {line}: {field.name} must be a number "
                     f"{'from 0 to 1' if is_map else 'that is not negative'}, got {text[:40]!r}"
                 )
-            values[field.name] = number if field.type == "float" or is_map else int(number)
+            values[field.name] = number if field.type is float else int(number)
     if values["protocol"] not in PROTOCOLS or "->" not in values["direction"]:
         raise InvalidInputError(
             f"{path}, line {line}: protocol must be one of {', '.join(PROTOCOLS)}, and direction "
