@@ -121,8 +121,8 @@ def as_vectors(vectors: Any, n_items: int, width: int) -> Array:
     shape = (*array.shape, width) if is_int8 else array.shape
     if shape != (n_items, width) or not (is_int8 or array.dtype.kind in "iuf"):
         raise InvalidInputError(
-            f"rerank has dtype {'int8' if is_int8 else array.dtype} and shape {shape}; give numbers "
-            f"of shape ({n_items}, {width}): one vector for each item, in the order of 'ids'"
+            f"rerank has dtype {'int8' if is_int8 else array.dtype} and shape {shape}; give "
+            f"numbers of shape ({n_items}, {width}): a vector for each item, in the order of 'ids'"
         )
     return np.asarray(array)
 
