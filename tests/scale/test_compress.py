@@ -634,7 +634,7 @@ def test_kept_vectors_rerank_as_the_items_do(tmp_path, dtype):
 
 def test_advice_for_low_recall_has_the_recall_of_reranking():
     report = acqh.compress(make_items(), make_queries(), bytes_per_item=1).report
-    assert f"{report.reranked_recall[100]:.3f} of 100" in report.advice
+    assert f"{report.reranked_recall[100]:.3f} (100 candidates)" in report.advice
     assert "re-rank, or use more bytes" in report.advice
     worse = replace(report, reranked_recall={100: 0.2, 500: 0.4})
     assert "re-rank, or" not in worse.advice

@@ -92,12 +92,12 @@ class CompressionReport:
         if self.compression >= 1:
             if self.recall[RERANKED_K] >= _LOW_RECALL or not self.reranked_recall:
                 return ""
-            reranked = ", ".join(f"{v:.3f} of {n}" for n, v in self.reranked_recall.items())
+            both = (f"{v:.3f} ({n} candidates)" for n, v in self.reranked_recall.items())
             best = max(self.reranked_recall.values())
             remedy = "re-rank, or use more bytes" if best >= _LOW_RECALL else "use more bytes"
             return (
-                f"recall@10 is {self.recall[RERANKED_K]:.3f}; with re-ranking it is {reranked} "
-                f"candidates: {remedy} (a sweep measures sizes)"
+                f"recall@10 is {self.recall[RERANKED_K]:.3f}; with re-ranking it is "
+                f"{' or '.join(both)}: {remedy} (a sweep measures sizes)"
             )
         n_codewords, reason = self.bytes_per_item * N_WORDS, ""
         if self.n_items <= n_codewords:

@@ -207,7 +207,10 @@ def _header(results: Results, title: str) -> str:
         "splits": len({run.seed for run in runs}),
         "runs": len({run.record["key"] for run in runs}),
     }
-    tiles = "".join(f"<li><b>{count:,}</b> {name}</li>" for name, count in counts.items())
+    tiles = "".join(
+        f"<li><b>{count:,}</b> {name.removesuffix('s' * (count == 1))}</li>"
+        for name, count in counts.items()
+    )
     if failures:
         tiles += f'<li class="alarm"><b>{len(failures):,}</b> <a href="#failures">failed</a></li>'
     skipped = results.n_skipped
