@@ -17,7 +17,7 @@ from acqh.data import save_npz
 collect_ignore = ["run/plugin_methods.py"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def bench_folder(tmp_path_factory):
     """Return a folder with runs of a tiny data set, run by the real runner."""
     folder = tmp_path_factory.mktemp("bench")
