@@ -191,7 +191,7 @@ class ACQH(BaseMethod):
         labels : optional
             Of data that bring none of their own: a 0/1 matrix, class ids, or sets of names.
         device : str, optional
-            Where kernel maps, eigenvalues and codebooks are computed, such as ``"cuda"``. Default:
+            Where eigenvalues and codebooks are computed, such as ``"cuda"``. Default:
             that of tensors, the host for arrays. Fitted attributes are arrays in either case.
         max_memory : int
             Bytes of working memory on a device.
