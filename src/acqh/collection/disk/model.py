@@ -301,15 +301,20 @@ def unrelated_queries(
     return {name: rows.astype(np.float16) for name, rows in queries.items()}
 
 
+def names_of_things(asked_as: str) -> list[str]:
+    """Return names of things that most collections lack, as queries; `asked_as`: see `phrase`."""
+    words = (files("acqh.collection.disk") / "things.txt").read_text(encoding="utf-8").split()
+    return [phrase(word, asked_as) for word in words]
+
+
 def encode_things(encoder: Any, asked_as: str) -> tuple[Matrix, Bools]:
     """Return the features of names of things as queries, and which of them the encoder knows."""
     weights = getattr(encoder, "fingerprint_", None)
     key = weights, asked_as
     if weights is None or key not in _known_things:
-        words = (files("acqh.collection.disk") / "things.txt").read_text(encoding="utf-8").split()
         if isinstance(encoder, MiniLM):  # its own language is that of captions
             encoder = SimpleNamespace(transform=encoder.transform_english)
-        things = encode_view(encoder, "text", [phrase(word, asked_as) for word in words])
+        things = encode_view(encoder, "text", names_of_things(asked_as))
         if weights is None:
             return things
         _known_things[key] = things

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Ints
+from acqh._core.arrays import Floats, Ints, unit_rows
 from acqh._core.fields import KINDS
 from acqh._core.files import parse_json
 from acqh.collection.disk.facts import INDEX, MODEL, Facts, check_parts, read_facts
@@ -28,7 +28,7 @@ from acqh.collection.disk.generations import (
     remove_unused,
     use_current,
 )
-from acqh.collection.disk.model import Coder, encode_view, phrase
+from acqh.collection.disk.model import Coder, encode_view, names_of_things, phrase
 from acqh.collection.store.file import (
     Store,
     UntilChange,
@@ -228,6 +228,12 @@ class IndexCache:
             levels = measure_levels(index, self._unrelated, self._revision)
         self.levels = levels
 
+    def measure_levels(self, words: Floats) -> Levels:
+        """Return the levels for other query vectors of unrelated words, (n_words, n_components)."""
+        queries = {**self._unrelated, "words": words}
+        levels, index = self.levels, self._index
+        return levels if index is None else measure_levels(index, queries, levels.revision)
+
     def save(self) -> None:
         """Save levels and index unless that was done, or cannot be; they can be made again."""
         if self._index is None or self._store.read_only:
@@ -348,6 +354,7 @@ class Opened:
     counts: UntilChange[Counts] = field(default_factory=lambda: UntilChange(count_all))
     # By the text, and whether it is in another language than English.
     text_vectors: dict[tuple[str, bool], Floats | None] = field(default_factory=dict)
+    fast_levels: dict[int, Levels] = field(default_factory=dict)  # by revision
 
     def close(self) -> None:
         """Save the index and close all files; safe to call twice."""
@@ -384,6 +391,19 @@ class Opened:
                 self.text_vectors.clear()
             self.text_vectors[raw, is_other] = vector
         return vector
+
+    def levels_of(self, *, is_fast: bool) -> Levels:
+        """Return the thresholds for query texts of the fast encoder, or of the collection's."""
+        levels = self.index.levels
+        if not is_fast:
+            return levels
+        if levels.revision not in self.fast_levels:
+            vectors = map(self.fast_encoder.vector, names_of_things(self.facts.asked_as))
+            # Static embeddings of unknown words are short, not long: their length counts as usual.
+            words = unit_rows(np.array([vector for vector in vectors if vector is not None]))
+            self.fast_levels.clear()
+            self.fast_levels[levels.revision] = self.index.measure_levels(words)
+        return self.fast_levels[levels.revision]
 
     @cached_property
     def fast_encoder(self) -> QueryTable:

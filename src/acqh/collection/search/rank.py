@@ -110,7 +110,8 @@ def rate(
         codes = np.frombuffer(b"".join(unscored.values()), np.uint8).reshape(len(unscored), -1)
         vectors = opened.index.codebooks[np.arange(codes.shape[1]), codes].sum(axis=1)
         scores = {**scores, **dict(zip(unscored, (vectors @ query).tolist(), strict=True))}
-    limit = float(opened.index.levels.limits(query, is_text=is_text))
+    levels = opened.levels_of(is_fast=opened.is_fast)
+    limit = float(levels.limits(query, is_text=is_text))
     return {number: match_of(score, limit) for number, score in scores.items()}
 
 

@@ -200,7 +200,7 @@ def site(
     facts["map"] = _map(site_folder, collection, items, ids, slots)
     report(0, None, "choosing examples")
     facts["examples"] = examples_in(collection) if where is None else []
-    levels = collection.opened.index.levels
+    levels = collection.opened.levels_of(is_fast=facts["text"] is not None)
     facts["levels"] = levels._asdict() | {"squares": levels.squares.tolist()}
     facts["generation"] = digest(to_json(facts))
     facts["n_bytes"] = sum(site_folder.parts.values())
