@@ -193,6 +193,17 @@ def test_recall_of_items_with_text_ids(place, tmp_path):
     assert 0.1 < json.loads(result.stdout)["index"]["recall"]["10"] <= 1
 
 
+@pytest.mark.parametrize("options", [("--sweep", "1,2"), ("--out", "index")])
+def test_a_plot_that_cannot_be_drawn_is_rejected_before_training(
+    options, place, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("acqh.scale.sweep", None)
+    result = call("compress", place / "queries.npy", *options, "--plot", "sizes.bmp")
+    assert result.exit_code == 2
+    assert "--plot" in result.output
+
+
 def test_a_sweep_with_a_folder_for_an_index_is_a_wrong_call(place, tmp_path):
     result = call("compress", place / "queries.npy", "--sweep", "1,2", "--out", tmp_path / "index")
     assert result.exit_code == 2

@@ -339,13 +339,16 @@ def compress(
     if sweep is not None:
         if out is not None or keep is not None:
             raise BadParameter("--sweep writes no index; remove --out and --keep, or --sweep")
+        _check_plot(plot, overwrite)
+        sizes = _numbers(sweep, "--sweep")
         with working(dask) as execution:
-            sizes = _numbers(sweep, "--sweep")
             reports, enough = measure_sizes(items, queries, sizes, **options, **execution)
-        _print_sweep(reports, enough, partial(_draw, plot, overwrite))
+        _print_sweep(reports, enough, partial(_draw, plot))
         return
     if out is None:
         raise BadParameter("--out is missing; pass --out DIR, or --sweep 2,4,8 to compare sizes")
+    if plot is not None:
+        raise BadParameter("--plot draws several sizes; pass --sweep 2,4,8, or remove --plot")
     vectors_path = None if keep is None else out.with_suffix(f".{keep}.npy")
     if vectors_path is not None:
         check_file(vectors_path, overwrite=overwrite)
@@ -420,16 +423,23 @@ def _print_sweep(reports: dict[int, Any], enough: int, draw: Callable[[Any], Non
     print_result({"sizes": sizes, "recommended_bytes": enough}, table)
 
 
-def _draw(file: Path | None, overwrite: bool, points: dict[str, list[tuple[float, float]]]) -> None:
+def _check_plot(file: Path | None, overwrite: bool) -> None:
+    """Raise for a plot that cannot be written, before recall is measured."""
+    if file is None:
+        return
+    from acqh.bench.report.plots import FORMATS
+
+    if file.suffix.removeprefix(".") not in FORMATS:
+        raise BadParameter(f"--plot takes a file .{', .'.join(FORMATS)}, got {file}")
+    check_file(file, overwrite=overwrite)
+
+
+def _draw(file: Path | None, points: dict[str, list[tuple[float, float]]]) -> None:
     """Plot recall against bytes per item, if a file is named."""
     if file is None:
         return
-    from acqh.bench.report.plots import FORMATS, Panel, Plot, Series, draw
+    from acqh.bench.report.plots import Panel, Plot, Series, draw
 
-    kind = file.suffix.removeprefix(".")
-    if kind not in FORMATS:
-        raise BadParameter(f"--plot takes a file .{', .'.join(FORMATS)}, got {file}")
-    check_file(file, overwrite=overwrite)
     series = (
         Series(name, "baseline", *map(tuple, zip(*pairs, strict=True)))
         for name, pairs in points.items()
@@ -437,7 +447,7 @@ def _draw(file: Path | None, overwrite: bool, points: dict[str, list[tuple[float
     )
     panel = Panel("", tuple(series))
     plot = Plot("recall", "", "", "bytes per item", "recall", (panel,), x_log=True)
-    file.write_bytes(draw(plot, kind))
+    file.write_bytes(draw(plot, file.suffix.removeprefix(".")))
 
 
 def recall(
@@ -471,6 +481,7 @@ def recall(
     """
     from acqh.scale import recall_of_files
 
+    _check_plot(plot, overwrite)
     lengths = _numbers(at, "--at")
     options: dict[str, Any] = {"view": items_column, "query_view": queries_column}
     options |= {"chunk_size": chunk_size, "metric": metric}
@@ -482,7 +493,7 @@ def recall(
         for name, report in reports.items()
         if report.bytes_per_item is not None and (value := report.recall[drawn]) is not None
     }
-    _draw(plot, overwrite, points)
+    _draw(plot, points)
     rows = [
         [
             name,
