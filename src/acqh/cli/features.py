@@ -427,11 +427,13 @@ def _check_plot(file: Path | None, overwrite: bool) -> None:
     """Raise for a plot that cannot be written, before recall is measured."""
     if file is None:
         return
+    from acqh._core.imports import require
     from acqh.bench.report.plots import FORMATS
 
     if file.suffix.removeprefix(".") not in FORMATS:
         raise BadParameter(f"--plot takes a file .{', .'.join(FORMATS)}, got {file}")
     check_file(file, overwrite=overwrite)
+    require("matplotlib")
 
 
 def _draw(file: Path | None, points: dict[str, list[tuple[float, float]]]) -> None:
