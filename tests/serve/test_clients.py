@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 
 import httpx
@@ -285,6 +286,30 @@ def test_images_do_not_keep_words_waiting(built, start, monkeypatch):
         assert client.post("/search/images", files={"image": content}).status_code == 429
         for _ in range(3):
             assert client.post("/search", json={"text": "cat"}).status_code == 200
+
+
+def test_a_text_in_another_language_does_not_keep_others_waiting(built, start, monkeypatch):
+    release, began, search = threading.Event(), threading.Event(), Collection.search
+
+    def stuck(self, text=None, **query):
+        if text == "ein Hund":  # as if the encoder was loaded
+            began.set()
+            release.wait(60)
+        return search(self, text, **query)
+
+    def is_other(_, text, language):
+        return (text, language) == ("ein Hund", "auto")
+
+    with start(built, n_threads=1) as client, ThreadPoolExecutor() as pool:
+        monkeypatch.setattr(Collection, "search", stuck)
+        monkeypatch.setattr("acqh.serve.handlers.is_other_language", is_other)
+        other = pool.submit(client.post, "/search", json={"text": "ein Hund"})
+        try:
+            assert began.wait(60)
+            assert client.post("/search", json={"text": "cat"}).status_code == 200
+        finally:
+            release.set()
+        assert other.result().status_code == 200
 
 
 def test_a_client_that_hangs_up_in_a_body_is_no_failure_of_the_server(built, start, caplog):

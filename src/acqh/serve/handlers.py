@@ -20,6 +20,7 @@ from starlette.responses import FileResponse, Response
 from acqh._core.fields import DATE, KIND, TAG
 from acqh._core.imports import require
 from acqh.collection import Answer, Collection, Item
+from acqh.collection.search.query import is_other_language
 from acqh.collection.types import Mode
 from acqh.encoders.images import image_formats, is_foreign, is_too_large, open_image
 from acqh.errors import AcqhError, CollectionError
@@ -62,6 +63,7 @@ class Handlers:
         `uploads`: images of a form.
         """
         started = time.perf_counter()
+        language = query.language or self.settings.language
         inline = [query.image] if isinstance(query.image, str) else query.image or []
         if inline and uploads:
             raise HTTPException(422, "image: send images as files or in base64, not both ways")
@@ -70,12 +72,15 @@ class Handlers:
             images = [self._check_image(image) for image in (*map(_decode, inline), *uploads)]
             parts = dict(query) | {"image": images or None}
             parts["weights"] = _weights(query, bool(images), collection)
-            parts["language"] = query.language or self.settings.language
+            parts["language"] = language
             answer = collection.search(**parts, max_pixels=self._max_pixels)
             self.metrics.count(answer)
             return self._answer(answer, collection, started)
 
-        return await self.live.run(work, "image" if inline or uploads else "quick")
+        # The first text in another language loads an encoder, which takes seconds.
+        opened = self.live.collection.opened
+        is_slow = inline or uploads or is_other_language(opened, query.text, language)
+        return await self.live.run(work, "image" if is_slow else "quick")
 
     async def browse(self, query: schemas.Browse) -> bytes:
         """Return items without a query."""

@@ -22,11 +22,12 @@ from acqh.collection.search.rank import (
     POOL,
     SAME_POOL,
     SOME_POOL,
+    Ranked,
     compare_words,
     find_same,
     fuse,
     match_of_both,
-    photos_first,
+    no_photos,
     put_first,
     rate,
     select,
@@ -42,7 +43,7 @@ from acqh.collection.store.filters import (
     first_in_order,
     has_date,
 )
-from acqh.collection.store.items import LABEL, StoredItem, find_item, read_fields
+from acqh.collection.store.items import LABEL, find_item, read_fields
 from acqh.collection.store.words import (
     DETECTED_REASONS,
     WordQuery,
@@ -54,7 +55,7 @@ from acqh.collection.store.words import (
     reasons,
     settle_words,
 )
-from acqh.collection.types import Answer, Explanation, Hit, Mode, TextFilter
+from acqh.collection.types import CONFIDENT, Answer, Explanation, Hit, Mode, TextFilter
 from acqh.encoders.images import make_thumbnail, working_image
 from acqh.encoders.languages import (
     begins_word,
@@ -126,7 +127,7 @@ def search(
             raise CollectionError(f"weights must be 0 or more, got {weight!r} for {name!r}")
     started = time.perf_counter()
     words, parts = _split_query(opened, query_parts, weights, mode)
-    missing_extra, is_other = None, _is_other(opened, parts, language)
+    missing_extra, is_other = None, is_other_language(opened, parts.get("text"), language)
     if is_other and not can_encode():
         if words is None:
             require_languages()
@@ -148,9 +149,8 @@ def search(
     typed, unmatched, corrections = words, tuple[str, ...](), dict[str, str]()
     for _ in range(_MAX_TRIES):
         with opened.store.reading() as connection:
-            vector, excluded = None, set[int]()
+            vector, excluded, state = None, set[int](), opened.state(connection)
             if typed is not None and (typed.phrases or (typed.terms and correct_term)):
-                state = opened.state(connection)
                 words, corrections, unmatched = settle_words(
                     connection, typed, state.words, correct_term, state.detected_words
                 )
@@ -160,7 +160,7 @@ def search(
                 vector, excluded = _vector(opened, connection, parts, weights, is_other)
             if vector is not None and words is not None and words.negated and "text" in parts:
                 vector = _without(opened, vector, words.negated, is_other)
-            query = words, text, is_word, vector, excluded, frozenset(parts), image
+            query = state, words, text, is_word, vector, excluded, frozenset(parts), image
             answer, is_complete = _answer(
                 opened, connection, query, k, conditions, explain, started
             )
@@ -235,26 +235,29 @@ def _answer(
     started: float,
 ) -> tuple[Answer, bool]:
     """Return the answer, and whether all of its items could be read."""
-    words, typed, is_word, vector, excluded, kinds, image = query
+    state, words, typed, is_word, vector, excluded, kinds, image = query
     times = [started, time.perf_counter()]
-    state = opened.state(connection)
     index = opened.index.at(connection, state.revision)
     n_items, n_scanned = len(index), 0
     numbers, part = select(opened, connection, state.selections, conditions, words)
     index, allowed = (index, numbers) if part is None else (part, None)
     pool = max(k, POOL if words is not None else SAME_POOL if image is not None else 0)
-    nearest: list[tuple[int, float]] = []
+    nearest: dict[int, float] = {}  # scores by number, best first
     if vector is not None and len(index):
         n_wanted = min(pool + len(excluded), len(index))
         result = index.search(vector[np.newaxis], n_wanted, filter=allowed, n_threads=1)
         n_scanned, end = int(result.n_scanned[0]), int(result.counts[0])
         pairs = zip(result.ids[0, :end].tolist(), result.scores[0, :end].tolist(), strict=True)
-        nearest = [pair for pair in pairs if pair[0] not in excluded][:pool]
-    items: dict[int, StoredItem] = {}
-    scores = dict(nearest[:k])
+        nearest = dict(pairs)
+        if excluded:
+            kept = (pair for pair in nearest.items() if pair[0] not in excluded)
+            nearest = dict(islice(kept, pool))
+    is_text = kinds == {"text"}
+    best: Sequence[Ranked]
+    why: dict[int, tuple[str, ...]]
     if words is not None:
-        pools = pool + len(excluded), numbers
         n_partial = max(k, SOME_POOL)
+        pools = pool + len(excluded), numbers
         some = n_partial + len(excluded)
         hits, lists = find_words(connection, words, *pools, state.words, is_word, some)
         detected, detected_lists = find_detected(
@@ -268,18 +271,24 @@ def _answer(
         if excluded or detected:
             hits = [hit for hit in hits if hit.number not in excluded]
             hits = hits[: sum(hit.complete for hit in hits) + n_partial]
-        # No more than the k nearest can be among the best, except for those with the words.
-        items = state.items.read(connection, [*(hit.number for hit in hits), *scores])
-        with_words = {hit.number: items[hit.number] for hit in hits}
-        scores |= {number: score for number, score in nearest[k:] if number in with_words}
-        if is_text := kinds == {"text"}:
-            scores |= dict(nearest)  # those after weak matches that are no photos come up
-        match = rate(opened, vector, is_text, scores, with_words)
-        if is_text:
-            match = photos_first(match, state.other_kinds(connection), with_words)
+        found = [hit.number for hit in hits]
+        demoted = no_photos(state.other_kinds(connection), nearest, found) if is_text else ()
+        # No more than the k nearest can be among the best, except for those with the words, and
+        # those after demoted ones.
+        near = dict(islice(nearest.items(), None if demoted else k))
+        items = state.items.read(connection, [*found, *islice(near, k)])
+        codes = {}
+        for number in found:
+            if number in nearest:
+                near[number] = nearest[number]
+            else:
+                codes[number] = items[number].values["code"]
+        match = rate(opened, vector, near, codes, is_text=is_text)
+        for number in demoted:
+            match[number] *= 0.5 if match[number] <= CONFIDENT else 1.0
         compared = with_files(compare_words(words, hits, items), files)
         best = fuse(match, compared, k, words_first=kinds <= {"text"})
-        match |= {number: match_of_both(*part_scores) for number, _, part_scores in best}
+        match |= {number: match_of_both(*shares) for number, _, shares in best}
         shown_numbers = [number for number, *_ in best]
         why = reasons(lists, shown_numbers)
         for number in files.keys() & set(shown_numbers):
@@ -288,18 +297,16 @@ def _answer(
             for number, where in reasons(detected_lists, shown_numbers, DETECTED_REASONS).items():
                 why[number] = (*why.get(number, ()), *where)
     else:
-        order = [number for number, _ in nearest]
-        same = [] if image is None else find_same(connection, order, image)
+        same = [] if image is None else find_same(connection, list(nearest), image)
         best = put_first(same, nearest, k)
-        match = rate(opened, vector, kinds == {"text"}, scores, {}) | {
-            number: 1.0 for number, _ in same
-        }
+        items = {}
+        match = rate(opened, vector, nearest, {}, is_text=is_text) | dict.fromkeys(dict(same), 1.0)
         why = {number: ("same image",) for number, _ in same}
-    semantic = ["semantic"] if kinds - {"image", "unlike"} else []
-    semantic += ["image"] if "image" in kinds else []
-    for number in {number for number, *_ in best}.intersection(number for number, _ in nearest):
-        if why.get(number) != ("same image",):
-            why[number] = (*why.get(number, ()), *semantic)
+    semantic = ("semantic",) if kinds - {"image", "unlike"} else ()
+    semantic += ("image",) if "image" in kinds else ()
+    for number, *_ in best:
+        if number in nearest and why.get(number) != ("same image",):
+            why[number] = why.get(number, ()) + semantic
     times.append(time.perf_counter())
     if unread := [number for number, *_ in best if number not in items]:
         items |= state.items.read(connection, unread)
@@ -452,10 +459,10 @@ def _vector_of(opened: Opened, view: str, value: Any, is_other: bool) -> Floats 
     return opened.vector_of(view, value, is_other=is_other)
 
 
-def _is_other(opened: Opened, query_parts: Mapping[str, Any], language: str) -> bool:
-    """Whether the text of a query is in a language that MiniLM does not know."""
+def is_other_language(opened: Opened, text: Any, language: str) -> bool:
+    """Whether a text is in a language that MiniLM does not know; False without MiniLM."""
     check_language(language)
-    text, encoder = query_parts.get("text"), opened.facts.encoders.get("text")
+    encoder = opened.facts.encoders.get("text")
     return isinstance(text, str) and isinstance(encoder, MiniLM) and needs_languages(text, language)
 
 

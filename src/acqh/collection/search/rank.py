@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,6 @@ from acqh.collection.store.words import (
     numbers_allowed,
     plain_words,
 )
-from acqh.collection.types import CONFIDENT
 
 if TYPE_CHECKING:
     from acqh.index import CodeIndex
@@ -95,21 +94,21 @@ def select(
 def rate(
     opened: Opened,
     query: Floats | None,
-    is_text: bool,
     scores: Mapping[int, float],
-    items: Mapping[int, StoredItem],
+    codes: Mapping[int, bytes],
+    *,
+    is_text: bool,
 ) -> dict[int, float]:
     """Return the confidence of items by their semantic similarity, from 0 to 1, by number.
 
-    `scores`: of items that are scored already. `items`: others.
+    `scores`: of items that are scored already. `codes`: of the others.
     """
     if query is None:
         return {}
-    unscored = {n: item.values["code"] for n, item in items.items() if n not in scores}
-    if unscored:
-        codes = np.frombuffer(b"".join(unscored.values()), np.uint8).reshape(len(unscored), -1)
-        vectors = opened.index.codebooks[np.arange(codes.shape[1]), codes].sum(axis=1)
-        scores = {**scores, **dict(zip(unscored, (vectors @ query).tolist(), strict=True))}
+    if codes:
+        table = np.frombuffer(b"".join(codes.values()), np.uint8).reshape(len(codes), -1)
+        vectors = opened.index.codebooks[np.arange(table.shape[1]), table].sum(axis=1)
+        scores = {**scores, **dict(zip(codes, (vectors @ query).tolist(), strict=True))}
     levels = opened.levels_of(is_fast=opened.is_fast)
     limit = float(levels.limits(query, is_text=is_text))
     return {number: match_of(score, limit) for number, score in scores.items()}
@@ -143,23 +142,18 @@ def match_of_both(words: float, content: float) -> float:
     return min(_UNCERTAIN, max(_DETECTED_MATCH, match) if words >= _DETECTED_WORDS else match)
 
 
-def photos_first(
-    content: Mapping[int, float], other_kinds: frozenset[int], with_words: Container[int]
-) -> dict[int, float]:
-    """Return the confidence of items; of weak matches that are no photos, half of it.
+def no_photos(
+    other_kinds: frozenset[int], nearest: Iterable[int], with_words: Sequence[int]
+) -> frozenset[int]:
+    """Return the items that are no photos, and whose confidence is halved if it is weak.
 
     Screenshots, scans and drawings are a little similar to any word that the model does not know.
     Those with words of the query keep theirs, and all do if few of the items are photos.
     """
-    others = content.keys() & other_kinds
-    if len(others) > _MOST_OTHERS * len(content):
-        return dict(content)
-    return {
-        number: near / 2
-        if number in others and near <= CONFIDENT and number not in with_words
-        else near
-        for number, near in content.items()
-    }
+    pool = {*nearest, *with_words}
+    others = other_kinds & pool
+    is_usual = len(others) <= _MOST_OTHERS * len(pool)
+    return others.difference(with_words) if is_usual else frozenset()
 
 
 # Number and score of an item; what adds up to the score, if that is not the entries of its code.
@@ -181,17 +175,20 @@ def compare_words(
     spelt = [term.strip(_PUNCTUATION).casefold() for term in terms if not term.isalnum()]
     compared = []
     for hit in hits:
-        number, rank, complete = hit[:3]
-        full_text, words = items[number].forms
+        item = items[hit.number]
+        full_text, words = item.forms
         if hit.is_detected:
-            words |= items[number].detected_words
+            words |= item.detected_words
         share = max(1, len(typed & words)) / max(1, len(typed))
         if hit.is_detected:
-            compared.append(hit._replace(complete=complete or share == 1.0, share=share))
-            continue
-        is_named = complete and items[number].is_called(name, by_any_field=has_signs)
-        is_typed = complete and typed <= words and all(form in full_text for form in spelt)
-        compared.append(WordHit(number, rank, complete, is_named, is_typed, share))
+            hit = hit._replace(complete=hit.complete or share == 1.0, share=share)
+        elif hit.complete:
+            is_named = item.is_called(name, by_any_field=has_signs)
+            is_typed = typed <= words and all(form in full_text for form in spelt)
+            hit = WordHit(hit.number, hit.rank, True, is_named, is_typed, share)
+        else:
+            hit = WordHit(hit.number, hit.rank, False, False, False, share)
+        compared.append(hit)
     return compared
 
 
@@ -274,17 +271,18 @@ def find_same(
 
 
 def put_first(
-    same: Sequence[tuple[int, float]], meaning: Sequence[tuple[int, float]], k: int
+    same: Sequence[tuple[int, float]], nearest: Mapping[int, float], k: int
 ) -> list[Ranked]:
     """Return the k best; items that show the same image come first.
 
-    Their scores are above all others.
+    Their scores are above all others. `nearest`: scores by number, best first.
 
     Examples
     --------
-    >>> put_first([(7, 1.0)], [(8, 0.5), (7, 0.25)], 2)
+    >>> put_first([(7, 1.0)], {8: 0.5, 7: 0.25}, 2)
     [(7, 1.5, ()), (8, 0.5, ())]
     """
-    scores = {number: meaning[0][1] + similarity for number, similarity in same}
-    scores |= {number: score for number, score in meaning if number not in scores}
+    highest = next(iter(nearest.values()), 0.0)
+    scores = {number: highest + similarity for number, similarity in same}
+    scores |= {number: score for number, score in nearest.items() if number not in scores}
     return [(number, score, ()) for number, score in [*scores.items()][:k]]
