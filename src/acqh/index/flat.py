@@ -176,8 +176,13 @@ def tables_of(codewords: Floats, queries: Floats) -> Floats:
     return tables
 
 
-def allowed_rows(targets: Sequence[Target], n_planes: int) -> tuple[Array, Ints]:
-    """Return the allowed codes, (n_planes, n_rows) uint8, and their row numbers."""
+def allowed_rows(targets: Sequence[Target], n_planes: int) -> tuple[Array, Ints | None]:
+    """Return the allowed codes, (n_planes, n_rows) uint8, and their row numbers.
+
+    None stands for all rows of an index of one part.
+    """
+    if len(targets) == 1 and not targets[0].allowed.size:
+        return targets[0].arrays, None
     columns = [np.empty((n_planes, 0), dtype=np.uint8)]
     rows = [np.empty(0, dtype=np.int64)]
     for planes, first_row, allowed in targets:
@@ -200,13 +205,13 @@ def table_scores(table: Floats, planes: Array) -> Floats:
     return scores
 
 
-def fill_best(top: TopRows, scores: Iterable[Floats], rows: Ints, k: int) -> None:
-    """Fill in the k best rows of each query, by its scores of all rows."""
-    top.tallies[:] = len(rows)
+def fill_best(top: TopRows, scores: Iterable[Floats], rows: Ints | None, k: int) -> None:
+    """Fill in the k best rows of each query, by its scores of all rows; see `allowed_rows`."""
     for i, row_scores in enumerate(scores):
         best = best_rows(row_scores, k)
-        top.counts[i] = len(best)
-        top.rows[i, : len(best)], top.scores[i, : len(best)] = rows[best], row_scores[best]
+        top.tallies[i], top.counts[i] = len(row_scores), len(best)
+        top.rows[i, : len(best)] = best if rows is None else rows[best]
+        top.scores[i, : len(best)] = row_scores[best]
 
 
 def best_rows(scores: Floats, k: int) -> Ints:

@@ -60,9 +60,15 @@ def tables_of(codewords: Floats, queries: Floats) -> Floats:
 @kernel()
 def add_entries(table: Array, planes: Array, scores: Array) -> None:
     """Add the entries of codes, (n_codebooks, n_rows) uint8, in one query's table to scores."""
-    for entries, plane in zip(table, planes):  # noqa: B905
-        for row in range(plane.shape[0]):
-            scores[row] += entries[plane[row]]
+    n_unrolled = planes.shape[0] - planes.shape[0] % 4
+    for s in range(0, n_unrolled, 4):  # four at a time read and write scores a quarter as often
+        a, b, c, d = table[s], table[s + 1], table[s + 2], table[s + 3]
+        p, q, r, t = planes[s], planes[s + 1], planes[s + 2], planes[s + 3]
+        for row in range(planes.shape[1]):
+            scores[row] = (((scores[row] + a[p[row]]) + b[q[row]]) + c[r[row]]) + d[t[row]]
+    for s in range(n_unrolled, planes.shape[0]):
+        for row in range(planes.shape[1]):
+            scores[row] += table[s, planes[s, row]]
 
 
 def table_scores(table: Floats, planes: Array) -> Floats:
