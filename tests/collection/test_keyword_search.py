@@ -139,6 +139,17 @@ def test_many_prefixes_read_few_posting_lists():
     assert len([statement for statement in ran if "MATCH" in statement]) < 200  # not 32 * 19
 
 
+@pytest.mark.parametrize("start", ["ro", "ros"])
+def test_prefixes_leave_out_words_of_too_many_items(start, monkeypatch):
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    connection.executescript(WORDS_SCHEMA)
+    for number, text in enumerate(["rosex", "rosex", "rosey"], start=1):
+        change_words(connection, number, text, "", [])
+    monkeypatch.setattr("acqh.collection.store.words._MAX_ENTRIES", 2)
+    assert numbers_of(connection, start) == [1, 2]
+    assert numbers_of(connection, f"{start} zz") == [3]
+
+
 def test_posting_lists_are_read_once_until_they_are_too_many(words, monkeypatch):
     ran = []
     words.set_trace_callback(ran.append)

@@ -56,8 +56,8 @@ def test_similar_words_equal_those_of_an_exhaustive_comparison(seed):
 
 def test_short_prefixes_are_completed_with_the_most_frequent_words():
     vocabulary = Vocabulary(index_of({"dog": 1, "dots": 3, "deer": 2, "cat": 1, "d": 1}))
-    assert vocabulary.beginning("d", 3) == ["dots", "deer", "d"]
-    assert vocabulary.beginning("do", 9) == ["dots", "dog"]
+    assert vocabulary.beginning("d", 3) == [("dots", 3), ("deer", 2), ("d", 1)]
+    assert vocabulary.beginning("do", 9) == [("dots", 3), ("dog", 1)]
     assert vocabulary.beginning("x", 9) == []
 
 

@@ -326,7 +326,7 @@ class State:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.revision = read_revision(connection)
         self.items = ItemCache()
-        self.words = WordIndex()
+        self.words = WordIndex(n_items=self.revision)
         self.detected_words = WordIndex(is_detected=True)
         # Numbers of screenshots, scans and drawings, read by the first text query.
         self._other_kinds: frozenset[int] | None = None

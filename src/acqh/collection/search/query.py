@@ -302,8 +302,7 @@ def _answer(
         items = {}
         match = rate(opened, vector, nearest, {}, is_text=is_text) | dict.fromkeys(dict(same), 1.0)
         why = {number: ("same image",) for number, _ in same}
-    semantic = ("semantic",) if kinds - {"image", "unlike"} else ()
-    semantic += ("image",) if "image" in kinds else ()
+    semantic = ("semantic",) * bool(kinds - {"image", "unlike"}) + ("image",) * ("image" in kinds)
     for number, *_ in best:
         if number in nearest and why.get(number) != ("same image",):
             why[number] = why.get(number, ()) + semantic

@@ -13,8 +13,9 @@ _MAX_WORDS = 500_000
 # Shorter words have too few trigrams to be distinguished.
 _MIN_LENGTH, _MAX_DIFFERENCE = 4, 2
 _MIN_SIMILARITY, _MAX_CORRECTIONS = 0.4, 3
-# Entries of all posting lists that are kept, 17 bytes each: 36 MB. A list counts 64 or more.
-_MAX_POSTINGS, _MIN_POSTINGS = 1 << 21, 64
+# Entries of all posting lists that are kept, 17 bytes each: 36 MB. A list counts 64 or more. Large
+# collections keep this many per item, about as many as captions have words: 136 MB per million.
+_MAX_POSTINGS, _MIN_POSTINGS, _ENTRIES_PER_ITEM = 1 << 21, 64, 8
 # Of text, names, labels and signs. A name says more of an item than a word in its caption. BM25 is
 # zero for a phrase that occurs only in columns of weight zero.
 _POSTINGS = (
@@ -45,9 +46,11 @@ class WordIndex:
 
     FTS5 adds up the scores of phrases, so their posting lists answer any query to the bit.
     `is_detected`: of the index of detected words; the vocabulary is always of the other.
+    `n_items`: about how many there are.
     """
 
-    def __init__(self, *, is_detected: bool = False) -> None:
+    def __init__(self, *, is_detected: bool = False, n_items: int = 0) -> None:
+        self._n_extra = _ENTRIES_PER_ITEM * n_items
         self._statement = _DETECTED_POSTINGS if is_detected else _POSTINGS
         self._lists: dict[str, Postings] = {}
         self._n_postings = 0
@@ -61,7 +64,7 @@ class WordIndex:
             rows = np.array(table, dtype=_POSTING)
             postings = Postings(*(np.ascontiguousarray(rows[name]) for name, _ in _POSTING))
             self._n_postings += max(len(rows), _MIN_POSTINGS)
-            if self._n_postings > _MAX_POSTINGS:
+            if self._n_postings > max(_MAX_POSTINGS, self._n_extra):
                 self._lists, self._n_postings = {}, max(len(rows), _MIN_POSTINGS)
             self._lists[phrase] = postings
         return postings
@@ -86,15 +89,16 @@ class Vocabulary:
     >>> _ = connection.execute("INSERT INTO words VALUES ('flower flood dog')")
     >>> vocabulary = Vocabulary(connection)
     >>> vocabulary.similar("flwer"), vocabulary.beginning("d", 10)
-    (['flower'], ['dog'])
+    (['flower'], [('dog', 1)])
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         connection.execute(VOCABULARY)
         rows = connection.execute(
-            "SELECT term FROM temp.vocabulary ORDER BY doc DESC, term LIMIT ?", (_MAX_WORDS,)
-        )
-        words = [word for (word,) in rows]
+            "SELECT term, doc FROM temp.vocabulary ORDER BY doc DESC, term LIMIT ?", (_MAX_WORDS,)
+        ).fetchall()
+        words = [word for word, _ in rows]
+        self._n_items = np.array([n_items for _, n_items in rows], np.int64)
         self._lengths = np.fromiter(map(len, words), np.int32, len(words))
         self._text = "".join(map(_padded, words))
         self._starts = np.concatenate([[0], np.cumsum(self._lengths + 3)])
@@ -106,7 +110,7 @@ class Vocabulary:
             inside[last[last < len(grams)]] = False
         word = np.repeat(np.arange(len(words)), self._lengths + 3)[: len(grams)]
         self._grams, gram = np.unique(grams[inside], return_inverse=True)
-        pairs = np.unique(gram.reshape(-1) * max(1, len(words)) + word[inside])
+        pairs = distinct(gram.reshape(-1) * max(1, len(words)) + word[inside])
         gram, word = np.divmod(pairs, max(1, len(words)))
         self._lists = np.searchsorted(gram, np.arange(len(self._grams) + 1))
         self._postings = word.astype(np.int32)
@@ -118,14 +122,14 @@ class Vocabulary:
     def _word(self, at: int) -> str:
         return self._text[self._starts[at] + 2 : self._starts[at + 1] - 1]
 
-    def beginning(self, prefix: str, most: int) -> list[str]:
-        """Return the most frequent words that begin with one or two letters."""
+    def beginning(self, prefix: str, most: int) -> list[tuple[str, int]]:
+        """Return the most frequent words that begin with one or two letters, and their items."""
         low, width = ord(prefix[0]) << 21, 1 << 21
         if len(prefix) > 1:
             low, width = low | ord(prefix[1]), 1
         start, end = np.searchsorted(self._initials, [low, low + width]).tolist()
         rows = np.sort(self._by_initials[start:end])  # words are numbered by frequency
-        return [self._word(at) for at in rows[:most].tolist()]
+        return [(self._word(at), int(self._n_items[at])) for at in rows[:most].tolist()]
 
     def similar(self, word: str) -> list[str]:
         """Return the words that share most trigrams with a word, best first."""
@@ -151,6 +155,12 @@ class Vocabulary:
         # Stable: of equal ones, the most frequent first.
         best = np.argsort(-similarity, kind="stable")[:_MAX_CORRECTIONS]
         return [self._word(trigram) for trigram in rows[best].tolist()]
+
+
+def distinct(numbers: Ints) -> Ints:
+    """Return whole numbers from 0 on, each once, in rising order; faster than `np.unique`."""
+    ordered = np.sort(numbers, kind="stable")
+    return ordered[np.diff(ordered, prepend=-1) > 0]
 
 
 def _padded(word: str) -> str:

@@ -12,7 +12,7 @@ phrase.
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial, reduce
 from itertools import islice
@@ -32,7 +32,7 @@ from acqh._core.fields import (
     TITLE_FIELDS,
 )
 from acqh.collection.store.file import as_numbers, first_row
-from acqh.collection.store.vocabulary import VOCABULARY, Postings, WordIndex
+from acqh.collection.store.vocabulary import VOCABULARY, Postings, WordIndex, distinct
 
 # By the columns of `Postings`.
 _REASONS = ((), ("keywords",), ("labels",), ("keywords", "labels"))
@@ -45,9 +45,9 @@ _SEPARATOR = " \ue000 "
 # Two letters that changed places are looked for in words of this length.
 _TRANSPOSED_LENGTHS = range(3, 33)
 _MAX_TERMS = 32
-# Words that the prefixes of a query are completed to, all together and one of them: 128 posting
-# lists take 4 ms to read.
-_MAX_COMPLETED, _MAX_BEGUN = 128, 32
+# Words that the prefixes of a query are completed to, all together and one of them, and the entries
+# of their posting lists: a million take a second to read.
+_MAX_COMPLETED, _MAX_BEGUN, _MAX_ENTRIES = 128, 32, 1 << 20
 # Many words begin with fewer letters; these are looked up in the vocabulary that is kept.
 _MIN_PREFIX = 3
 # What names of files are made of: letters with their marks, and digits.
@@ -181,7 +181,7 @@ def settle_words(
         for term in (query.terms if correct is not None else ())
         if is_missing(term)
         and (word := correct(term)) is not None  # type: ignore[misc]
-        and not _begun(connection, term, index)
+        and not _begun(connection, term, index, len(query.terms))
     }
     if not unmatched and not corrections:
         return query, corrections, unmatched
@@ -335,8 +335,7 @@ def find_words(
 
     complete, has_partial = allowed(_common([*required, *terms])), len(terms) > 1
     if not complete.size and terms and not is_exact:  # else each of them is known as it is
-        most = max(1, _MAX_COMPLETED // len(terms))
-        phrases = [_resolved(connection, term, is_word, index, most) for term in query.terms]
+        phrases = [_resolved(connection, term, is_word, index, len(terms)) for term in query.terms]
         terms = [list(map(read, group)) for group in phrases if group]
         if len(terms) == len(phrases):
             complete = allowed(_common([*required, *terms]))
@@ -362,7 +361,7 @@ def find_words(
     n_partial = min(k - len(hits), k if n_partial is None else n_partial)
     if has_partial and n_partial > 0:
         if required or query.without or numbers is not None:
-            some = allowed(np.unique(np.concatenate([p.numbers for group in terms for p in group])))
+            some = allowed(_union(postings for group in terms for postings in group))
             for group in required:
                 some = some[_among(some, group[0].numbers)]
         else:  # an item is in each list at most once
@@ -377,16 +376,16 @@ def find_words(
 
 def _common(groups: Sequence[Sequence[Postings]]) -> Ints:
     """Return the items that every group has in one of its posting lists."""
-    sets = [
-        group[0].numbers
-        if len(group) == 1
-        else np.unique(np.concatenate([postings.numbers for postings in group]))
-        for group in groups
-    ]
+    sets = [group[0].numbers if len(group) == 1 else _union(group) for group in groups]
     if not sets:
         return np.zeros(0, np.int64)
     smallest, *others = sorted(sets, key=len)
     return reduce(lambda items, numbers: items[_among(items, numbers)], others, smallest)
+
+
+def _union(lists: Iterable[Postings]) -> Ints:
+    """Return the items of posting lists, in rising order."""
+    return distinct(np.concatenate([postings.numbers for postings in lists]))
 
 
 def _among(items: Ints, numbers: Ints) -> Bools:
@@ -489,17 +488,17 @@ def _resolved(
     term: str,
     is_word: Callable[[str], bool] | None,
     index: WordIndex,
-    most: int,
+    n_terms: int,
 ) -> list[str]:
     """Return phrases for a word, or for what it begins, or for the one it is a typo of.
 
-    `most`: number of words that it may begin.
+    `n_terms`: of the query.
     """
     for form in map(_quoted, forms_of(term)):
         for phrase in (form,) if term.isalnum() and term.isascii() else (form, f"{form} *"):
             if len(index.postings(connection, phrase).numbers):
                 return [phrase]
-    if begun := _begun(connection, term, index, min(most, _MAX_BEGUN)):
+    if begun := _begun(connection, term, index, n_terms):
         return begun
     if is_word is not None and is_word(term):
         return []
@@ -509,29 +508,32 @@ def _resolved(
     return list(islice(similar, 1))
 
 
-def _begun(
-    connection: sqlite3.Connection, term: str, index: WordIndex, most: int = _MAX_BEGUN
-) -> list[str]:
+def _begun(connection: sqlite3.Connection, term: str, index: WordIndex, n_terms: int) -> list[str]:
     """Return phrases of words that begin with a word, and not with its stem.
 
     The stem of "being" is "be", with which "bear" begins; that of "grey" is "grei", with which
-    "grey16" does not.
+    "grey16" does not. `n_terms`: of the query, which share what is read.
     """
     start = term.lower()
     if not start.isalnum() or not start.isascii():
         return []
+    most = min(_MAX_BEGUN, max(1, _MAX_COMPLETED // n_terms))
     if len(start) < _MIN_PREFIX:
         words = index.vocabulary(connection).beginning(start, most)
     else:
         connection.execute(VOCABULARY)
-        rows = connection.execute(
-            "SELECT term FROM temp.vocabulary WHERE term >= ? AND term < ? "
+        words = connection.execute(
+            "SELECT term, doc FROM temp.vocabulary WHERE term >= ? AND term < ? "
             "ORDER BY doc DESC, term LIMIT ?",
             (start, f"{start}\U0010ffff", most),
-        )
-        words = [word for (word,) in rows]
-    phrases = map(_quoted, words)
-    return [phrase for phrase in phrases if len(index.postings(connection, phrase).numbers)]
+        ).fetchall()
+    phrases, n_left = [], _MAX_ENTRIES // n_terms
+    for word, n_items in words:
+        phrase = _quoted(word)
+        if n_items <= n_left and len(index.postings(connection, phrase).numbers):
+            phrases.append(phrase)
+            n_left -= n_items
+    return phrases
 
 
 def _stands(connection: sqlite3.Connection, expression: str) -> bool:
