@@ -250,8 +250,8 @@ def _answer(
         pairs = zip(result.ids[0, :end].tolist(), result.scores[0, :end].tolist(), strict=True)
         nearest = dict(pairs)
         if excluded:
-            kept = (pair for pair in nearest.items() if pair[0] not in excluded)
-            nearest = dict(islice(kept, pool))
+            others = (pair for pair in nearest.items() if pair[0] not in excluded)
+            nearest = dict(islice(others, pool))
     is_text = kinds == {"text"}
     best: Sequence[Ranked]
     why: dict[int, tuple[str, ...]]
@@ -271,14 +271,14 @@ def _answer(
         if excluded or detected:
             hits = [hit for hit in hits if hit.number not in excluded]
             hits = hits[: sum(hit.complete for hit in hits) + n_partial]
-        found = [hit.number for hit in hits]
-        demoted = no_photos(state.other_kinds(connection), nearest, found) if is_text else ()
+        with_words = [hit.number for hit in hits]
+        demoted = no_photos(state.other_kinds(connection), nearest, with_words) if is_text else ()
         # No more than the k nearest can be among the best, except for those with the words, and
         # those after demoted ones.
         near = dict(islice(nearest.items(), None if demoted else k))
-        items = state.items.read(connection, [*found, *islice(near, k)])
+        items = state.items.read(connection, [*with_words, *islice(near, k)])
         codes = {}
-        for number in found:
+        for number in with_words:
             if number in nearest:
                 near[number] = nearest[number]
             else:
