@@ -404,3 +404,9 @@ def test_an_item_is_called_so_by_any_one_of_its_names(tmp_path):
 
 def test_a_word_of_one_letter_repeated_is_no_typo(words):
     assert numbers_of(words, "zzz") == []
+
+
+def test_a_number_is_no_typo_of_another(words):
+    change_words(words, 99, "concert in 2023", "", [])
+    assert numbers_of(words, "2023") == [99]
+    assert numbers_of(words, "2030") == []

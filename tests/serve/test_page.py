@@ -1018,7 +1018,8 @@ def test_the_map_says_what_it_does_and_never_shows_next_to_nothing(client, visit
     page = visit(client)
     held = []
     page.route("**/map", lambda route: held.append(route))
-    page.get_by_role("button", name="Map").click()
+    with page.expect_request("**/map"):
+        page.get_by_role("button", name="Map").click()
     expect(page.locator("#map-wait")).to_contain_text("Arranging 38 items")
     held[0].continue_()
     canvas = page.locator("#map")

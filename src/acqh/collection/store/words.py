@@ -500,7 +500,7 @@ def _resolved(
                 return [phrase]
     if begun := _begun(connection, term, index, n_terms):
         return begun
-    if is_word is not None and is_word(term):
+    if term.isdecimal() or (is_word is not None and is_word(term)):
         return []
     words = _transposed(connection, term)
     words = words or index.vocabulary(connection).similar(term.lower())

@@ -113,7 +113,7 @@ export class Lookup {
     }
     const begun = await this.#begun(term.toLowerCase());
     if (begun.length) return begun;
-    if (isWord) return null;
+    if (isWord || /^\p{Nd}+$/u.test(term)) return null;
     const swapped = await this.#transposed(term);
     for (const similar of swapped.length ? swapped : this.#similar(term.toLowerCase())) {
       const found = await this.phrase(similar);
