@@ -326,7 +326,9 @@ def test_info_names_items_folders_encoders_and_dates(folder, tmp_path):
     assert acqh.__version__ in shown
 
 
-def test_open_builds_then_syncs_and_serves_with_the_browser(folder, tmp_path, monkeypatch):
+def test_open_builds_then_syncs_and_serves_with_the_browser(
+    plain_defaults, folder, tmp_path, monkeypatch
+):
     served = []
     monkeypatch.setattr("acqh.cli.search.serve", lambda _, **options: served.append(options))
     assert "Indexed 4 photos" in run("open", folder).stdout
