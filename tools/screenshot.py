@@ -6,7 +6,7 @@
 
 The photographs of docs/images are modified copies of photographs of Pixabay
 (github.com/yavuzceliker/sample-images), under the Pixabay Content License. The collection has all
-2,000 of them, and smaller copies of a few. Their dates were set at random.
+2,000 of them. The dates of their files were set at random.
 """
 
 import argparse
