@@ -151,6 +151,15 @@ def test_an_unknown_label_is_rejected_with_a_suggestion(collection, typed):
             ask(where={"label": typed})
 
 
+def test_an_unknown_kind_and_a_bound_that_is_no_date_are_rejected(collection):
+    collection.upsert(Item(text="dog", id="page", fields={"date": "2021-05-01", "kind": "note"}))
+    for condition, message in (("kind=foto", "there are: note"), ("date>=may", "no date")):
+        with pytest.raises(CollectionError, match=message):
+            ids_of(collection, condition)
+    assert ids_of(collection, "kind=document") == set()
+    collection.remove("page")
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, timedelta
 from typing import Any, NamedTuple
 
-from acqh._core.fields import DATE
+from acqh._core.fields import DATE, KIND, KINDS
 from acqh.collection.store.file import first_row
 from acqh.collection.store.items import LABEL, stored
 from acqh.errors import CollectionError
@@ -21,6 +21,7 @@ _MAX_SHOWN = 20
 Value = str | int | float
 # Longer ones first: "<=" is not "<".
 OPERATORS = (">=", "<=", "!=", ">", "<", "~", "=")
+_ORDERS = (">=", "<=", ">", "<")
 _DAY = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?", re.ASCII)
 # A day of no calendar, such as 2023-13, would compare as a text.
 _LIKE_DAY = re.compile(r"\d{4}(-\d{1,2}){1,2}", re.ASCII)
@@ -45,7 +46,8 @@ def meeting(conditions: Sequence[Condition]) -> tuple[str, list[Any]]:
     parameters: list[Any] = []
     for name, values, operator in conditions:
         for value in values if name == DATE and operator != "~" else ():
-            if _LIKE_DAY.fullmatch(str(value)) and _next(value) is None:
+            is_moment = any(map(str.isdigit, str(value))) or operator not in _ORDERS
+            if (_LIKE_DAY.fullmatch(str(value)) and _next(value) is None) or not is_moment:
                 raise CollectionError(f"{value!r} is no date; write 2023, 2023-01 or 2023-01-31")
         are_separate = name == LABEL and operator == "="
         for alternatives in [(value,) for value in values] if are_separate else [values]:
@@ -178,22 +180,26 @@ def check_names(
             )
             shown = _shown([*also, *(field for (field,) in rows)])
             raise CollectionError(f"no item has a field {name!r:.200}; {shown}")
-    labels = (values for name, values, how in conditions if name == LABEL and how == "=")
-    for label in (str(value) for values in labels for value in values):
-        has_label = "SELECT 1 FROM item_values WHERE name = ? AND value = ? LIMIT 1"
-        if first_row(connection, has_label, LABEL, label) is None:
-            raise CollectionError(
-                f"no item has the label {label!r:.200}; {_likely(connection, label)}"
-            )
+    has_value = "SELECT 1 FROM item_values WHERE name = ? AND ({}) LIMIT 1"
+    for name, values, operator in conditions:
+        if name not in (LABEL, KIND) or operator != "=":
+            continue
+        for value in values:
+            clause, forms = _clause(name, "=", (value,))
+            statement = has_value.format(clause)
+            is_kind = name == KIND and value in (*KINDS, "video")
+            if not is_kind and first_row(connection, statement, name, *forms) is None:
+                likely = _likely(connection, name, str(value))
+                raise CollectionError(f"no item has the {name} {value!r:.200}; {likely}")
 
 
-def _likely(connection: sqlite3.Connection, label: str) -> str:
-    """Return the label that was probably meant, or else which labels there are."""
-    rows = connection.execute("SELECT DISTINCT value FROM item_values WHERE name = ?", (LABEL,))
-    labels = [name for (name,) in rows]
-    folded = {name.casefold(): name for name in labels}
-    near = difflib.get_close_matches(label.casefold(), folded, n=1, cutoff=0.8)
-    return f"did you mean {folded[near[0]]!r:.200}?" if near else _shown(labels)
+def _likely(connection: sqlite3.Connection, name: str, value: str) -> str:
+    """Return the label or kind that was probably meant, or else which ones there are."""
+    rows = connection.execute("SELECT DISTINCT value FROM item_values WHERE name = ?", (name,))
+    values = [str(other) for (other,) in rows]
+    folded = {other.casefold(): other for other in values}
+    near = difflib.get_close_matches(value.casefold(), folded, n=1, cutoff=0.8)
+    return f"did you mean {folded[near[0]]!r:.200}?" if near else _shown(values)
 
 
 def _shown(names: Sequence[str]) -> str:
