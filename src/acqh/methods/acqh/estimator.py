@@ -3,7 +3,7 @@
 # So that `help` names types as they are written here.
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
@@ -549,7 +549,10 @@ class ACQH(BaseMethod):
         """Return the codes of items, or their vectors."""
         has_given_tensors = device_of(views, labels) is not None
         views, present, labels, place = self._read_items(views, labels, mode, device)
-        n_items, codebooks = count_paired(views, labels), self.codebooks_
+        n_items = count_paired(views, labels)
+        codebooks: Any = self.codebooks_
+        metric: Any = self.code_metric_
+        tables = None
         shape = (n_items, len(codebooks) if is_coded else codebooks.shape[2])
         dtype = np.dtype(np.uint8) if is_coded else codebooks.dtype
         n_rows, map_rows = CHUNK_ROWS, self._map_rows
@@ -563,15 +566,23 @@ class ACQH(BaseMethod):
             per_row = max(16 * widths, brought, 1)
             n_rows = next(row_blocks(max(n_items, 1), per_row, max_memory // 2)).stop
             map_rows = partial(self._map_tensors, place)
-        search = self._searcher(place, max_memory)
+            codebooks = to_tensor(codebooks, place)
+            metric = None if metric is None else to_tensor(metric, place)
         for rows, features, inverse in self.space_.rows(views, present, labels, map_rows, n_rows):
             if place is not None:
                 features = {
                     source: to_tensor(rows_of_source, place)
                     for source, rows_of_source in features.items()
                 }
-            vectors = self.space_.embed(features)
-            result = (search(vectors) if is_coded else vectors)[inverse]
+            result = self.space_.embed(features)
+            if is_coded:
+                # In the metric G, the code nearest to a target y minimises b^T G b - 2 b^T (G y).
+                linear = result if metric is None else result @ metric
+                if place is None and tables is None:
+                    tables = code_tables(codebooks, metric)
+                how: dict[str, Any] = {"tables": tables, "max_memory": max_memory // 2}
+                result = search_codes(linear, codebooks, metric=metric, **how)
+            result = result[inverse]
             results[rows] = result if place is None else result.to(results.dtype)
         if is_coded and labels is not None:
             self._set_label_codes(results, labels)
@@ -608,25 +619,6 @@ class ACQH(BaseMethod):
     def _map_tensors(self, device: Any, views: Mapping[str, Any]) -> dict[str, Tensor]:
         tensors = {name: to_tensor(rows, device) for name, rows in views.items()}
         return map_tensors(self.feature_maps_, tensors)
-
-    def _searcher(self, device: Any = None, max_memory: int = MAX_MEMORY) -> Callable[[Any], Any]:
-        """Return what finds the codes of code vectors."""
-        codebooks: Any = self.codebooks_
-        metric: Any = self.code_metric_
-        more: dict[str, Any] = {}
-        if device is not None:
-            codebooks = to_tensor(codebooks, device)
-            metric = None if metric is None else to_tensor(metric, device)
-            more["max_memory"] = max_memory // 2
-
-        def search(vectors: Any) -> Any:
-            if device is None and not more:  # once, and not where label sets say all codes
-                more["tables"] = code_tables(codebooks, metric)
-            # In the metric G, the code nearest to a target y minimises b^T G b - 2 b^T (G y).
-            linear = vectors if metric is None else vectors @ metric
-            return search_codes(linear, codebooks, metric=metric, **more)
-
-        return search
 
     def _read_tensors(self, views: Mapping[str, Any], device: Any) -> dict[str, Any]:
         """Check tensors against the fitted views."""
