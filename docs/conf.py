@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -108,10 +109,11 @@ def write_reference(app: Sphinx) -> None:
 
 
 def skip_inherited(*arguments: Any) -> bool | None:
-    """Leave what scikit-learn and others define to their own documentation."""
+    """Skip what scikit-learn and others define, and what collections have for acqh alone."""
     member = arguments[3]
     module = getattr(getattr(member, "fget", member), "__module__", None)
-    return True if isinstance(module, str) and not module.startswith("acqh") else None
+    is_public = not isinstance(module, str) or re.match(r"acqh(?!\.collection\.disk)", module)
+    return None if is_public else True
 
 
 def setup(app: Sphinx) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Collection(OpenCollection):
-    """Items to be found by text, by image, by both, or by another item.
+    """Items that can be searched by text, by image, by both, or by a similar item.
 
     A collection is a folder with the items in an SQLite database, the encoders, the model, and an
     index of the codes. Changes are transactions: after a call returns, its changes survive a
