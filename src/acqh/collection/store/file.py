@@ -26,17 +26,17 @@ _NO_CHANGE = 1 << 62
 LISTED = "(SELECT value FROM json_each(?))"
 # Counts up when tables change. Stores of the layout before lack `_ADDED`.
 LAYOUT = 7
-# Captions, what an item is called, its labels, and the signs in all else that it has. Nothing but
-# the index is stored: the texts are those of the items. Words are letters, with their marks, and
-# numbers; symbols and what is for private use are words too, but not the two of ASCII.
+# Captions, names, labels, and the symbols of other fields. Only the index is stored: the texts are
+# those of the items. Words are letters with their marks, and numbers. Symbols and characters for
+# private use are words too, except the two of ASCII.
 _WORDS = """
 CREATE VIRTUAL TABLE words USING fts5(
     text, names, labels, signs, content='',
     tokenize="porter unicode61 remove_diacritics 2 categories 'L* M* N* Co So Sk' separators '^`'"
 )
 """
-# What acqh detected itself, as JSON, and its words. They have their own index: what people wrote is
-# found as if they were not there.
+# Metadata that acqh detected, as JSON, and its words. They have an index of their own and do not
+# change the ranking of what people wrote.
 _DETECTED = """
 CREATE TABLE detected (
     number INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE,
@@ -49,15 +49,15 @@ _DETECTED_WORDS = _WORDS.replace("words", "detected_words").replace(
 )
 _ADDED = (_DETECTED, _DETECTED_WORDS)
 WORDS_SCHEMA = f"{_WORDS};{_DETECTED_WORDS};"
-# Every item and every removal takes the next change number. An item's is its number for good.
-# The two indexes are for counting items without reading them.
+# Every item and every removal takes the next change number; an item keeps its number. The two
+# indexes count items without reading them.
 #
-# `tombstones`: of tracked files whose items were removed: by `sync`, with what people gave them, to
-# be given back; or by people for good, with the file alone (`is_final`).
+# `tombstones`: tracked files whose items were removed. After `sync` they keep the metadata, to
+# restore it; after a removal by people, the file alone (`is_final`).
 #
-# `item_values`: of each label and field of an item, as SQLite compares them: numbers exactly, and
-# before texts. What has no place in that order lies behind as bytes: null is empty, and a whole
-# number that neither 64 bits nor a real number can hold is its digits.
+# `item_values`: each label and field of an item, in the order of SQLite: numbers exactly, before
+# texts. Other values follow as bytes: null is empty, and a whole number that neither 64 bits nor a
+# real number can hold is its digits.
 _SCHEMA = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE items (
