@@ -49,7 +49,9 @@ def main() -> None:
 def embed_images(paths: list[Path]) -> np.ndarray:
     from acqh.encoders import EfficientNetLite0
 
-    return np.asarray(EfficientNetLite0().fit([]).transform([str(path) for path in paths]))
+    return np.asarray(
+        EfficientNetLite0(classes=False).fit([]).transform([str(path) for path in paths])
+    )
 
 
 def embed_captions(texts: list[str]) -> np.ndarray:

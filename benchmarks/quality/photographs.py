@@ -28,7 +28,7 @@ def graded(figures: dict[str, float], goals: dict[str, float]) -> dict[str, Any]
 def image_features(images: list[Any], path: Path | None) -> Any:
     """Return EfficientNet-Lite0 features, signed root, unit length; cached if a path is given."""
     if path is None or not path.exists():
-        encoder = EfficientNetLite0()
+        encoder = EfficientNetLite0(classes=False)
         features = encoder.fit(images[:1]).transform(images)
         if path is not None:
             np.save(path, features)

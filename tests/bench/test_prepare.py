@@ -287,7 +287,7 @@ def test_coco_photos_are_encoded_with_five_captions_each(tmp_path):
     prepare_dataset("coco-val2017", tmp_path, tmp_path / "out")
     data = load("coco-val2017", tmp_path / "out")
     assert data.ids.tolist() == [98, 99, 100]
-    assert data.views["image"].shape == (3, 1280)
+    assert data.views["image"].shape == (3, 2280)
     assert data.items["caption_1"][2] == "photo 100, take 0"
     assert data.items["caption_5"][0] == "photo 98, take 4"
 

@@ -26,6 +26,7 @@ def pairs(n, seed=0):
     mapped = rng.normal(size=(n, len(spread))) * spread
     roots = builtin.arrays["image_mean"] + mapped @ axes.T
     images = np.square(np.maximum(roots, 0)).astype(np.float32)
+    images = np.hstack([images, builtin.class_probabilities(images)])
     weights, intercept = builtin.pair_moments.regression(builtin.ridge)
     predicted = builtin.map_features(images, view="image") @ weights + intercept
     axes = builtin.arrays["text_axes"].astype(np.float64)

@@ -27,8 +27,8 @@ def own_world(n, seed=0):
     return images.astype(np.float32), (hidden @ rng.normal(size=(20, 384))).astype(np.float32)
 
 
-def test_the_package_carries_no_more_than_four_megabytes():
-    assert len((files("acqh.encoders.builtin") / "builtin.npz").read_bytes()) <= 4_000_000
+def test_the_package_carries_no_more_than_six_megabytes():
+    assert len((files("acqh.encoders.builtin") / "builtin.npz").read_bytes()) <= 6_000_000
     model = builtin_model()
     assert model.pair_moments.n > 30_000
     for size in (8, 16):
@@ -111,14 +111,27 @@ def test_a_handful_of_pairs_changes_nothing():
 
 
 def features_of(name):
-    """Features that the classifier gives one name only: as far in its direction as they can be."""
+    """Features of a network that is certain of the classes of one name."""
     stored = np.load(BytesIO((files("acqh.encoders.builtin") / "classes.npz").read_bytes()))
     tag = stored["tag_names"].tolist().index(name)
-    weights = stored["weights"][:, stored["tag_classes"][stored["tags"] == tag]].astype(float)
+    classes = np.zeros(1000, dtype=np.float32)
+    classes[stored["tag_classes"][stored["tags"] == tag]] = 1
+    return np.hstack([old_features_of(name), classes / classes.sum()])
+
+
+def old_features_of(name):
+    """Features that the old classifier gives one name: as far in its direction as they can be."""
+    tags, stored = (
+        np.load(BytesIO((files("acqh.encoders.builtin") / file).read_bytes()))
+        for file in ("classes.npz", "classes_4.npz")
+    )
+    tag = tags["tag_names"].tolist().index(name)
+    weights = stored["weights"][:, tags["tag_classes"][tags["tags"] == tag]].astype(float)
     return np.where(weights.mean(axis=1) > 0, 2.0, 0.0).astype(np.float32)
 
 
-def test_images_that_the_classifier_is_certain_of_get_tags():
+@pytest.mark.parametrize("features_of", [features_of, old_features_of])
+def test_images_that_the_classifier_is_certain_of_get_tags(features_of):
     images = np.stack([features_of("violin"), features_of("border collie")])
     violin, collie = builtin_model().suggest_tags(images)
     assert [name for name, _ in violin] == ["violin"]
@@ -129,7 +142,7 @@ def test_images_that_the_classifier_is_certain_of_get_tags():
 def test_images_that_the_classifier_is_not_certain_of_get_no_tags():
     model = builtin_model()
     mixed = np.mean([features_of(name) for name in ("violin", "teapot", "volcano")], axis=0)
-    assert model.suggest_tags(np.stack([np.zeros(1280), 0.1 * mixed])) == [[], []]
+    assert model.suggest_tags(np.stack([np.zeros(2280), mixed])) == [[], []]
 
 
 def test_tags_are_limited_in_number_and_confidence():
@@ -137,7 +150,7 @@ def test_tags_are_limited_in_number_and_confidence():
     assert len(model.suggest_tags(images, max_tags=1)[0]) == 1
     names = [len(model.suggest_tags(images, max_tags=9, min_confidence=c)[0]) for c in (0, 0.8)]
     assert names == [9, 2]
-    assert model.suggest_tags(np.empty((0, 1280))) == []
+    assert model.suggest_tags(np.empty((0, 2280))) == []
 
 
 def test_photos_of_animals_get_the_tags_that_people_gave_them(data_dir):
@@ -164,14 +177,19 @@ def test_maps_of_the_version_before_stay_as_they_were():
         assert not restored.is_outdated
         restored.version_ = 3
         assert restored.is_outdated
+    # As those versions wrote them.
     mapped = maps["image"].transform(images)
     assert mapped.shape == (2, 512)
-    # As that version wrote them.
     expected = [[0.093526, 0.000296, 0.003898], [0.089268, 0.008320, 0.005901]]
     np.testing.assert_allclose(mapped[:, [0, 100, 511]], expected, atol=2e-6)
     expected = [[0.19268, 0.28267, 1.27784], [0.17550, 0.68193, -0.60209]]
     rows = maps["text"].transform(texts)[:, [0, 100, 300]]
     np.testing.assert_allclose(rows, expected, atol=2e-5)
+    maps["image"].version_ = 4
+    mapped = maps["image"].transform(images)
+    assert mapped.shape == (2, 768)
+    expected = [[0.093526, 0.003898, 0.006443, -0.000202], [0.089268, 0.005901, 0.003895, 0.000416]]
+    np.testing.assert_allclose(mapped[:, [0, 511, 512, 767]], expected, atol=2e-6)
 
 
 def test_maps_of_an_unknown_version_are_rejected():
@@ -188,14 +206,14 @@ def test_class_evidence_lets_names_of_classes_find_their_images():
 
 def test_no_rows_give_no_vectors():
     model = builtin_model()
-    assert model.item_vectors(np.empty((0, 1280))).shape == (0, model.n_components)
+    assert model.item_vectors(np.empty((0, 2280))).shape == (0, model.n_components)
     assert model.project(np.empty((0, 384)), view="text").shape == (0, model.n_components)
 
 
 @pytest.mark.parametrize(
     ("use", "message"),
     [
-        (lambda model: model.item_vectors(np.ones((2, 3))), "1280 columns, as EfficientNetLite0"),
+        (lambda model: model.item_vectors(np.ones((2, 3))), "2280 columns, as EfficientNetLite0"),
         (lambda model: model.project(np.ones((2, 3)), view="text"), "384 columns, as MiniLM"),
         (lambda model: model.project(np.ones((2, 3)), view="sound"), "'image' or 'text'"),
         (lambda model: model.codebooks(4), r"\[8, 16\] bytes per item, not 4"),

@@ -32,22 +32,33 @@ def test_efficientnet_rejects_a_size_its_strides_do_not_divide():
 
 
 def test_the_weights_of_efficientnet_are_part_of_the_package_and_small():
-    assert len((files("acqh.encoders") / "efficientnet.npz").read_bytes()) <= 7_000_000
+    for name, size in (("efficientnet.npz", 7_000_000), ("imagenet.npz", 5_000_000)):
+        assert len((files("acqh.encoders") / name).read_bytes()) <= size
     weights = EfficientNetLite0().folded_weights()
     assert weights["_conv_head.weight"].shape == (1280, 320, 1, 1)
     assert sum(array.size for array in weights.values()) > 3_000_000
 
 
-def test_efficientnet_gives_1280_numbers_whatever_the_batches():
+def test_efficientnet_gives_features_and_class_probabilities_whatever_the_batches():
     one = EfficientNetLite0(size=64, batch_size=2).fit([])
     features = one.transform(iter(pictures()))
-    assert features.shape == (5, 1280)
+    assert features.shape == (5, 2280)
+    np.testing.assert_allclose(features[:, 1280:].sum(axis=1), 1, atol=1e-5)
     assert features.dtype == np.float32
     with limit_threads(1):
         again = restored(EfficientNetLite0(size=64, batch_size=5)).transform(pictures())
     np.testing.assert_array_equal(features, again)
     assert np.ptp(features, axis=0).max() > 0
-    assert one.transform([]).shape == (0, 1280)
+    assert one.transform([]).shape == (0, 2280)
+    without = EfficientNetLite0(size=64, classes=False).transform(pictures())
+    np.testing.assert_array_equal(without, features[:, :1280])
+
+
+def test_an_encoder_stored_before_there_were_class_probabilities_stays_without():
+    description, arrays = pack(EfficientNetLite0(size=64, classes=False).fit([]), HOMES)
+    del description["params"]["classes"]
+    old = unpack(json.loads(json.dumps(description)), arrays, HOMES)
+    assert old.transform(pictures(2)).shape == (2, 1280)
 
 
 def test_efficientnet_names_a_bad_picture():

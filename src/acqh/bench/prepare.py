@@ -296,7 +296,8 @@ def _encode(photographs: Iterable[Any], features: str, n_items: int, progress: P
             progress(number, n_items, "encoding photographs")
 
     if features == "network":
-        return np.asarray(EfficientNetLite0().fit([]).transform(counted()), dtype=np.float16)
+        encoder = EfficientNetLite0(classes=False).fit([])
+        return np.asarray(encoder.transform(counted()), dtype=np.float16)
     return np.stack([edge_histogram(photograph) for photograph in counted()])
 
 

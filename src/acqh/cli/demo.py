@@ -180,7 +180,7 @@ def emoji_collection(folder: Path, progress: Progress) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         encoder = make_encoder("auto", view="image")
         if isinstance(encoder, EfficientNetLite0):
-            encoder.set_params(size=_IMAGE_SIZE)
+            encoder.set_params(size=_IMAGE_SIZE, classes=False)
         settings: dict[str, Any] = {**_SETTINGS, "overwrite": True, "progress": progress}
         # A list, so that progress has a total.
         Collection.build(list(emoji_items()), path, image_encoder=encoder, **settings).close()

@@ -1,5 +1,7 @@
 """EfficientNet-Lite0 without torch: its weights read as numbers, its graph run by ONNX Runtime.
 
+Two sets of weights: fine-tuned on captions for features, and the original ones for classes.
+
 The graph takes five kinds of protobuf message, so it is written here rather than by the package
 ``onnx``, which would bring 40 MB for it. Field numbers are those of ``onnx.proto``, which never
 change.
@@ -18,8 +20,8 @@ from acqh.encoders.images import MAX_PIXELS, ImageLike, read_image
 from acqh.encoders.network import Network, on_all_cores, session
 from acqh.errors import InvalidInputError
 
-_FILE = "efficientnet.npz"
-_WIDTH = 1280
+_FILE, _CLASSES_FILE = "efficientnet.npz", "imagenet.npz"
+_WIDTH, _N_CLASSES = 1280, 1000
 # Groups of blocks: how many, and the stride of the first.
 BLOCKS = ((1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1))
 
@@ -27,7 +29,8 @@ BLOCKS = ((1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1))
 class EfficientNetLite0(Network):
     """Encode images by the last layer of EfficientNet-Lite0, trained on ImageNet and captions.
 
-    The weights are part of this package. "The built-in image-text model" in the documentation lists
+    The class probabilities of the original network, trained on ImageNet alone, follow. The weights
+    of both are part of this package. "The built-in image-text model" in the documentation lists
     their training data. Needs the extra ``images``. Every image takes one thread, and as
     many images are encoded at a time as there are cores.
 
@@ -39,32 +42,48 @@ class EfficientNetLite0(Network):
         Images that are held in memory at a time.
     max_pixels : int, default 64,000,000
         Larger images are rejected before they are decoded.
+    classes : bool, default True
+        Whether class probabilities are appended; without them an image takes half the time.
 
     Examples
     --------
     >>> from acqh.encoders import EfficientNetLite0
-    >>> EfficientNetLite0(size=64).n_features_out
-    1280
+    >>> EfficientNetLite0().n_features_out, EfficientNetLite0(classes=False).n_features_out
+    (2280, 1280)
     """
 
     _packages: ClassVar = ("onnxruntime", "PIL.Image")
 
     def __init__(
-        self, size: int = 224, *, batch_size: int = 32, max_pixels: int = MAX_PIXELS
+        self,
+        size: int = 224,
+        *,
+        batch_size: int = 32,
+        max_pixels: int = MAX_PIXELS,
+        classes: bool = True,
     ) -> None:
         self.size = size
         self.batch_size = batch_size
         self.max_pixels = max_pixels
+        self.classes = classes
 
     @property
     def n_features_out(self) -> int:
         """Number of features an image gets."""
-        return _WIDTH
+        return _WIDTH + _N_CLASSES if self.classes else _WIDTH
 
     def _weights_fingerprint(self) -> str:
         if check_positive_int(self.size, "size", minimum=32) % 32:
             raise InvalidInputError(f"size must be a multiple of 32, got {self.size}")
-        return self._hash_files([Path(str(files("acqh.encoders") / _FILE))])
+        names = (_FILE, _CLASSES_FILE) if self.classes else (_FILE,)
+        return self._hash_files(Path(str(files("acqh.encoders") / name)) for name in names)
+
+    def _restored(self) -> None:
+        super()._restored()
+        # Before version 5 of the built-in model there were no class probabilities.
+        without = EfficientNetLite0(self.size, classes=False)
+        if self.fingerprint_ == without.fingerprint_:
+            self.classes = False
 
     def folded_weights(self) -> dict[str, Floats]:
         """Return kernels and biases of all convolutions, batch normalisation folded in.
@@ -74,12 +93,11 @@ class EfficientNetLite0(Network):
         dict of str to ndarray
             For every convolution, by its name, ``.weight`` and ``.bias``.
         """
-        packed = BytesIO((files("acqh.encoders") / _FILE).read_bytes())
-        with np.load(packed, allow_pickle=False) as stored:
-            return {name: stored[name].astype(np.float32) for name in stored.files}
+        return _folded(_FILE)
 
     def _load(self) -> Any:
-        return session(_network(self.folded_weights()))
+        networks = [session(_network(self.folded_weights()))]
+        return [*networks, session(_network(_folded(_CLASSES_FILE)))] if self.classes else networks
 
     def _forward(self, batch: list[ImageLike], start: int) -> Any:
         def encode(numbered: tuple[int, ImageLike]) -> Floats:
@@ -94,11 +112,26 @@ class EfficientNetLite0(Network):
         pixels = np.asarray(image.resize((self.size, self.size), bicubic), dtype=np.float32)
         # The range these weights were trained with.
         inputs = ((pixels - 127) / 128).transpose(2, 0, 1)[np.newaxis]
-        return np.asarray(self._network.run(None, {"pixels": np.ascontiguousarray(inputs)})[0])
+        feed = {"pixels": np.ascontiguousarray(inputs)}
+        return np.hstack([network.run(None, feed)[0] for network in self._network])
+
+
+def _folded(name: str) -> dict[str, Floats]:
+    """Return the weights of a file; some are bytes, with a scale for every channel of outputs."""
+    packed = BytesIO((files("acqh.encoders") / name).read_bytes())
+    with np.load(packed, allow_pickle=False) as stored:
+        weights: dict[str, Array] = {name: stored[name].astype(np.float32) for name in stored.files}
+    for scaled in [name for name in weights if name.endswith(".scale")]:
+        kernel = weights[scaled.replace(".scale", ".weight")]
+        kernel *= weights.pop(scaled).reshape(-1, *[1] * (kernel.ndim - 1))
+    return weights
 
 
 def _network(weights: dict[str, Array]) -> bytes:
-    """Return the graph from pixels, (n, 3, side, side), to the means of the last layer."""
+    """Return the graph from pixels, (n, 3, side, side), to the means of the last layer.
+
+    With a classifier among the weights: to class probabilities.
+    """
     graph = Graph("pixels", (3, -1, -1))
     limits = graph.constant(np.array(0.0)), graph.constant(np.array(6.0))
 
@@ -133,7 +166,11 @@ def _network(weights: dict[str, Array]) -> bytes:
             number += 1
     x = layer(x, "_conv_head")
     means = graph.node("Flatten", graph.node("GlobalAveragePool", x))
-    return graph.finish(means, (_WIDTH,))
+    if "classifier.weight" not in weights:
+        return graph.finish(means, (_WIDTH,))
+    kernel, bias = (graph.constant(weights[f"classifier.{part}"]) for part in ("weight", "bias"))
+    logits = graph.node("Gemm", means, kernel, bias, transB=1)
+    return graph.finish(graph.node("Softmax", logits), (_N_CLASSES,))
 
 
 # The graph: what ONNX calls things.

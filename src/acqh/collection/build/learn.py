@@ -5,8 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import Normalizer
 
 from acqh._core.arrays import Array, Bools, Floats
 from acqh._core.runtime import Progress, no_progress
@@ -24,7 +22,6 @@ from acqh.data import MultiViewData
 from acqh.encoders import BuiltinModel, EfficientNetLite0, builtin_model
 from acqh.encoders.builtin.model import BuiltinMap
 from acqh.errors import AcqhError
-from acqh.features import SignedRoot
 from acqh.methods.acqh import ACQH, Target
 from acqh.methods.collect import MappedStatistics, collect
 from acqh.quantize import Drift
@@ -32,6 +29,9 @@ from acqh.quantize.drift import MIN_LEARNT
 from acqh.stats import Statistics, StatisticsConfig
 from acqh.stats.moments import Moments
 from acqh.stats.sample import RowSample
+
+# The features of a photograph sum up to about this; class probabilities depend on it.
+_USUAL_SUM = 200.0
 
 
 def builtin_statistics(
@@ -42,6 +42,7 @@ def builtin_statistics(
     sample_size: int = 16_384,
     n_stand_ins: int = 4_096,
     stand_in_weight: float = 1.0,
+    n_image_features: int | None = None,
 ) -> MappedStatistics:
     """Return the sufficient statistics of the built-in model's pairs of images and texts.
 
@@ -65,6 +66,8 @@ def builtin_statistics(
     stand_in_weight : float
         Weight of a background sample relative to an item. A small weight is enough for codebooks
         that also suit other photographs and texts.
+    n_image_features : int, optional
+        1,280 if the images have no class probabilities.
 
     Returns
     -------
@@ -78,7 +81,7 @@ def builtin_statistics(
     >>> from acqh.collection.build.learn import builtin_statistics
     >>> sums = builtin_statistics(weight=1_000)
     >>> sums.statistics.n_items, sums.widths
-    (1000, {'image': 1280, 'text': 384})
+    (1000, {'image': 2280, 'text': 384})
     """
     model = builtin_model()
     weight = model.pair_moments.n if weight is None else float(weight)
@@ -86,6 +89,7 @@ def builtin_statistics(
     config = StatisticsConfig(frozenset({("image", "text")}), sample_size)
     statistics = Statistics(widths, len(label_names), config)
     rows = _stand_ins(model, n_stand_ins, np.random.default_rng(0))
+    rows["image"] = rows["image"][:, :n_image_features]
     if n_stand_ins:
         present = {view: np.ones(n_stand_ins, dtype=bool) for view in rows}
         sample = RowSample(sample_size, len(label_names)).with_rows(rows, None, present)
@@ -115,11 +119,12 @@ def _stand_ins(model: BuiltinModel, n_rows: int, rng: np.random.Generator) -> di
     """Draw features of images and matching texts with the moments of the real pairs."""
     weights, intercept = model.pair_moments.regression(model.ridge)
     to_roots = model.arrays["image_axes"].T.astype(np.float64)
-    # Class evidence follows from the other columns of an image.
     spread = np.sqrt(np.diag(model.pair_moments.images))[: len(to_roots)]
     drawn = rng.normal(size=(n_rows, len(spread))) * spread
     roots = model.arrays["image_mean"] + drawn @ to_roots
-    images = np.square(np.maximum(roots, 0)).astype(np.float32)
+    images = (_USUAL_SUM * np.square(np.maximum(roots, 0))).astype(np.float32)
+    # Of features alone, a linear classifier gives the probabilities of classes.
+    images = np.hstack([images, model.class_probabilities(images)])
     texts = model.map_features(images, view="image") @ weights + intercept
     axes = model.arrays["text_axes"].astype(np.float64)
     back = texts @ np.linalg.pinv(axes) + model.arrays["text_mean"]
@@ -226,6 +231,7 @@ def learn(
             label_names=names,
             n_stand_ins=max(0, _ENOUGH_IMAGES - int(features.present["image"].sum())),
             stand_in_weight=_STAND_IN_WEIGHT,
+            n_image_features=features.views["image"].shape[1],
         )
         collected = collect(chunks, builtin)
         model.fit_stats(replace(collected, statistics=builtin.statistics + collected.statistics))
@@ -317,7 +323,7 @@ def _feature_maps(encoders: Encoders, views: Sequence[str], is_builtin: bool) ->
     if is_builtin:
         return {view: BuiltinMap(view) for view in views}
     rooted = [v for v in views if isinstance(encoders.get(v), EfficientNetLite0)]
-    return {view: make_pipeline(SignedRoot(), Normalizer()) for view in rooted}
+    return {view: BuiltinMap(view, reduced=False) for view in rooted}
 
 
 def _refined(features: MultiViewData) -> BuiltinModel:

@@ -1,7 +1,7 @@
 """The built-in image-text model: images and texts in one space, trained on captioned photographs.
 
 It is a ridge regression from images to the vectors of their captions. It is stored as sufficient
-statistics, to which other pairs can be added. What a classifier says of an image is among the
+statistics, to which other pairs can be added. What a second network says of an image is among the
 predictors: probabilities of 1,000 classes times the texts of their names, the class evidence. A
 rotation reduces the space of captions to the dimensions that queries use, with codebooks for them.
 `tools/train_builtin_model.py` and `tools/train_class_evidence.py` train it.
@@ -21,11 +21,14 @@ from acqh.encoders.network import PlainEstimator
 from acqh.errors import InvalidInputError
 
 _FILE, _CLASSES_FILE = "builtin.npz", "classes.npz"
+# Of version 4, whose classifier takes the features of images; also for features alone.
+_OLD_CLASSES_FILE = "classes_4.npz"
 # Of the tags of held-out photographs with this confidence or more, 90 % or more are right.
 MIN_TAG_CONFIDENCE = 0.8
 _FOLDS = 5
-# The version whose maps are the first columns of today's; its collections stay searchable.
-_WITHOUT_EVIDENCE = 3
+# The version whose maps are the first columns of today's; its collections stay searchable, and
+# those of version 4.
+_WITHOUT_EVIDENCE, _OLD_EVIDENCE = 3, 4
 # For how many pairs of one's own the built-in image-text model may count.
 _WEIGHTS = (0.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0, 10_000.0, 40_000.0)
 
@@ -131,8 +134,9 @@ class BuiltinModel:
 
         Parameters
         ----------
-        features : (n_queries, 1280) or (n_queries, 384)
-            Of `EfficientNetLite0` for the view ``"image"``, of `MiniLM` for ``"text"``.
+        features : (n_queries, 2280) or (n_queries, 384)
+            Of `EfficientNetLite0` for the view ``"image"``, of `MiniLM` for ``"text"``. Of images
+            also without class probabilities, which finds less: (n_queries, 1280).
         view : {"image", "text"}
 
         Returns
@@ -146,7 +150,7 @@ class BuiltinModel:
 
         Parameters
         ----------
-        features : (n_items, 1280) or (n_items, 384)
+        features : (n_items, 2280) or (n_items, 384)
         view : {"image", "text"}
 
         Returns
@@ -189,7 +193,7 @@ class BuiltinModel:
 
         Parameters
         ----------
-        images : (n_pairs, 1280)
+        images : (n_pairs, 2280)
             Features of `EfficientNetLite0`.
         texts : (n_pairs, 384)
             Of `MiniLM`, row by row.
@@ -250,7 +254,7 @@ class BuiltinModel:
 
         Parameters
         ----------
-        features : (n_items, 1280) or (n_items, 384)
+        features : (n_items, 2280) or (n_items, 384)
         view : {"image", "text"}
 
         Returns
@@ -262,28 +266,29 @@ class BuiltinModel:
         rows = self._checked(features, view)
         if view == "text":
             return np.asarray(unit_rows(rows - self._array("text_mean")) @ self._array("text_axes"))
-        roots = unit_rows(np.sqrt(np.maximum(rows, 0))) - self._array("image_mean")
-        mapped = roots @ self._array("image_axes")
-        # Class evidence, without what the other columns predict of it.
-        stored, evidence = _stored(_CLASSES_FILE), _class_evidence()
-        further = self.class_probabilities(rows) @ evidence - stored["evidence_mean"]
-        further -= mapped @ stored["evidence_from_image"].astype(np.float32)
-        return np.hstack([mapped, further])
+        mapped = self._mapped_roots(rows)
+        return _with_evidence(mapped, self.class_probabilities(rows), _CLASSES_FILE)
 
     def class_probabilities(self, features: Floats) -> Floats:
-        """Return the probabilities of the classes of ImageNet, by a linear classifier.
+        """Return the probabilities of the classes of ImageNet.
+
+        They are columns of the features, or follow from the others by a linear classifier.
 
         Parameters
         ----------
-        features : (n_items, 1280)
+        features : (n_items, 2280)
             Of `EfficientNetLite0`.
 
         Returns
         -------
         (n_items, n_classes) float32
         """
+        rows = self._checked(features, "image")
+        width = len(self.arrays["image_mean"])
+        if rows.shape[1] > width:
+            return rows[:, width:]
         weights, bias = _classifier()
-        logits = self._checked(features, "image") @ weights + bias
+        logits = rows @ weights + bias
         exponents = np.exp(logits - logits.max(axis=1, keepdims=True))
         return np.asarray(exponents / exponents.sum(axis=1, keepdims=True))
 
@@ -294,7 +299,7 @@ class BuiltinModel:
 
         Parameters
         ----------
-        features : (n_items, 1280)
+        features : (n_items, 2280)
             Of `EfficientNetLite0`.
         max_tags : int
             Maximum number of tags of an image.
@@ -351,9 +356,20 @@ class BuiltinModel:
         weights, intercept = self._regression
         return np.asarray(unit_rows(mapped @ weights + intercept))
 
+    def _roots(self, rows: Floats) -> Floats:
+        width = len(self.arrays["image_mean"])
+        return np.asarray(unit_rows(np.sqrt(np.maximum(rows[:, :width], 0))))
+
+    def _mapped_roots(self, rows: Floats) -> Floats:
+        roots = self._roots(rows) - self._array("image_mean")
+        return np.asarray(roots @ self._array("image_axes"))
+
     def _checked(self, features: Floats, view: str) -> Floats:
         rows, width = np.asarray(features, dtype=np.float32), len(self.arrays[f"{view}_mean"])
-        if rows.ndim != 2 or rows.shape[1] != width:
+        widths = {width}
+        if view == "image":
+            width += len(_stored(_CLASSES_FILE)["evidence"])
+        if rows.ndim != 2 or rows.shape[1] not in widths | {width}:
             encoder = "EfficientNetLite0" if view == "image" else "MiniLM"
             raise InvalidInputError(
                 f"features of the view {view!r} have the shape {rows.shape}; give {width} columns, "
@@ -378,6 +394,8 @@ class BuiltinMap(PlainEstimator):
     Parameters
     ----------
     view : {"image", "text"}
+    reduced : bool, default True
+        Otherwise the unit roots of the features of images, without class evidence.
 
     Examples
     --------
@@ -388,15 +406,16 @@ class BuiltinMap(PlainEstimator):
 
     _state_axes: ClassVar = {"version_": int}
 
-    def __init__(self, view: str = "image") -> None:
+    def __init__(self, view: str = "image", *, reduced: bool = True) -> None:
         self.view = view
+        self.reduced = reduced
 
     def fit(self, X: Floats, y: Any = None) -> Self:  # noqa: ARG002
         """Check the rows.
 
         Parameters
         ----------
-        X : (n_items, 1280) or (n_items, 384)
+        X : (n_items, 2280) or (n_items, 384)
             Features of `EfficientNetLite0` or `MiniLM`.
         y : ignored
 
@@ -412,17 +431,22 @@ class BuiltinMap(PlainEstimator):
 
         Parameters
         ----------
-        X : (n_items, 1280) or (n_items, 384)
+        X : (n_items, 2280) or (n_items, 384)
 
         Returns
         -------
         (n_items, n_image) or (n_items, n_text) float32
         """
         model = builtin_model()
-        mapped = model.map_features(X, view=self.view)
-        if self.view == "image" and self.version_ == _WITHOUT_EVIDENCE:
-            mapped = mapped[:, : model.arrays["image_axes"].shape[1]]
-        return mapped
+        if self.view == "text" or (self.reduced and not self.is_outdated):
+            return model.map_features(X, view=self.view)
+        rows = model._checked(X, "image")
+        if not self.reduced:
+            return model._roots(rows)
+        mapped = model._mapped_roots(rows)
+        if self.version_ == _WITHOUT_EVIDENCE:
+            return mapped
+        return _with_evidence(mapped, model.class_probabilities(rows), _OLD_CLASSES_FILE)
 
     @property
     def version_(self) -> int:
@@ -432,7 +456,7 @@ class BuiltinMap(PlainEstimator):
     @version_.setter
     def version_(self, version: int) -> None:
         newest = builtin_model().version
-        if version not in (_WITHOUT_EVIDENCE, newest):
+        if version not in (_WITHOUT_EVIDENCE, _OLD_EVIDENCE, newest):
             raise InvalidInputError(
                 f"this was made with version {version} of the built-in model, and versions "
                 f"{_WITHOUT_EVIDENCE} to {newest} can be loaded; build it again"
@@ -483,15 +507,23 @@ def _stored(name: str) -> dict[str, Array]:
 
 @cache
 def _classifier() -> tuple[Floats, Floats]:
-    """Return weights and bias; text queries do without, so they are a file of their own."""
-    stored = _stored(_CLASSES_FILE)
+    """Return weights and bias of the classifier of features; text queries do without."""
+    stored = _stored(_OLD_CLASSES_FILE)
     return stored["weights"] * stored["scales"].astype(np.float32), stored["bias"]
 
 
+def _with_evidence(mapped: Floats, classes: Floats, name: str) -> Floats:
+    """Return columns and class evidence, without what the others predict of it."""
+    stored = _stored(name)
+    further = classes @ _class_evidence(name) - stored["evidence_mean"]
+    further -= mapped @ stored["evidence_from_image"].astype(np.float32)
+    return np.hstack([mapped, further])
+
+
 @cache
-def _class_evidence() -> Floats:
+def _class_evidence(name: str) -> Floats:
     """Return what classes add to the mapped features of an image, (n_classes, n_columns)."""
-    stored = _stored(_CLASSES_FILE)
+    stored = _stored(name)
     return np.asarray(stored["evidence"] * stored["evidence_scales"].astype(np.float32))
 
 
