@@ -173,7 +173,7 @@ def font(size: int, *, bold: bool = False) -> Any:
 
 
 def draw_convergence(target: Path) -> None:
-    data = acqh.make_multiview_like("mirflickr25k", n=4000, random_state=0)
+    data = acqh.make_multiview_like("mirflickr25k", n_items=4000, random_state=0)
     style = {
         "svg.hashsalt": "acqh",
         "font.size": 10,

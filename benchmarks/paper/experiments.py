@@ -110,7 +110,7 @@ def open_sources(data_dir, plan):
     available = {info.name for info in acqh.list_datasets(data_dir) if info.is_available}
     sources = {name: open_data(name, data_dir) for name in PAPER["counts"] if name in available}
     if NUSWIDE not in sources:
-        options = {} if plan.n_synthetic is None else {"n": plan.n_synthetic}
+        options = {} if plan.n_synthetic is None else {"n_items": plan.n_synthetic}
         sources[SYNTHETIC] = of_memory(acqh.make_multiview_like(NUSWIDE, random_state=0, **options))
     return sources
 

@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def measure(n_items: int) -> dict[str, object]:
-    data = acqh.make_multiview_like("nuswide10", n=n_items, random_state=0)
+    data = acqh.make_multiview_like("nuswide10", n_items=n_items, random_state=0)
     views, labels = dict(data.views), data.labels
     image, text = views["image"], views["text"]
     wide = text.astype(np.float64)
