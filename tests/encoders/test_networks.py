@@ -54,11 +54,12 @@ def test_efficientnet_gives_features_and_class_probabilities_whatever_the_batche
     np.testing.assert_array_equal(without, features[:, :1280])
 
 
-def test_an_encoder_stored_before_there_were_class_probabilities_stays_without():
+def test_an_encoder_stored_before_there_were_class_probabilities_gets_them_when_fitted_again():
     description, arrays = pack(EfficientNetLite0(size=64, classes=False).fit([]), HOMES)
     del description["params"]["classes"]
     old = unpack(json.loads(json.dumps(description)), arrays, HOMES)
     assert old.transform(pictures(2)).shape == (2, 1280)
+    assert old.fit([]).transform(pictures(2)).shape == (2, 2280)
 
 
 def test_efficientnet_names_a_bad_picture():

@@ -7,10 +7,11 @@ The graph takes five kinds of protobuf message, so it is written here rather tha
 change.
 """
 
+from collections.abc import Iterable
 from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -53,6 +54,7 @@ class EfficientNetLite0(Network):
     """
 
     _packages: ClassVar = ("onnxruntime", "PIL.Image")
+    _is_older = False
 
     def __init__(
         self,
@@ -78,12 +80,30 @@ class EfficientNetLite0(Network):
         names = (_FILE, _CLASSES_FILE) if self.classes else (_FILE,)
         return self._hash_files(Path(str(files("acqh.encoders") / name)) for name in names)
 
+    def fit(self, raw: Iterable[Any], y: Any = None) -> Self:
+        """Note which weights are used; nothing is learnt.
+
+        Parameters
+        ----------
+        raw : ignored
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        if self._is_older:
+            self.classes, self._is_older = True, False
+            vars(self).pop("_network", None)
+        return super().fit(raw, y)
+
     def _restored(self) -> None:
         super()._restored()
-        # Before version 5 of the built-in model there were no class probabilities.
+        # Before version 5 of the built-in model there were no class probabilities. There are, once
+        # the encoder is fitted again.
         without = EfficientNetLite0(self.size, classes=False)
-        if self.fingerprint_ == without.fingerprint_:
-            self.classes = False
+        if self.classes and self.fingerprint_ == without.fingerprint_:
+            self.classes, self._is_older = False, True
 
     def folded_weights(self) -> dict[str, Floats]:
         """Return kernels and biases of all convolutions, batch normalisation folded in.
