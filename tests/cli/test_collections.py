@@ -140,7 +140,7 @@ def test_add_and_remove_change_the_collection(built, photos, tmp_path):
     report = run("verify", built, "--verbose").stdout.replace("\n", " ")
     assert report.startswith("OK: ")
     assert "24 items" in report
-    assert "--image-encoder hog --text-encoder tfidf --language auto --n-components 128" in report
+    assert "--image-encoder hog --text-encoder tfidf --language auto --bytes 8" in report
 
 
 def test_empty_cells_remove_labels_with_clear_alone(built, tmp_path):

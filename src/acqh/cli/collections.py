@@ -17,7 +17,6 @@ from typer import Argument, BadParameter, Exit
 from acqh.cli._options import (
     BytesOption,
     CollectionArgument,
-    ComponentsOption,
     LabelSeparatorOption,
     LanguageOption,
     MegapixelsOption,
@@ -114,7 +113,14 @@ def build(
     text_encoder: TextEncoderOption = "auto",
     encoder: EncoderOption = None,
     language: LanguageOption = "auto",
-    n_components: ComponentsOption = 128,
+    n_components: Annotated[
+        int | None,
+        option(
+            "Dimensions of query vectors. Default: 256 for photos without captions, otherwise 128.",
+            "Model",
+            min=1,
+        ),
+    ] = None,
     n_codebooks: BytesOption = 8,
     targets: TargetsOption = None,
     seed: SeedOption = 0,

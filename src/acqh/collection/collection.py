@@ -75,7 +75,7 @@ class Collection(OpenCollection):
         image_encoder: Any = "auto",
         text_encoder: Any = "auto",
         language: str = "auto",
-        n_components: int = 128,
+        n_components: int | None = None,
         n_codebooks: int = 8,
         targets: "Mapping[str, float | Target] | None" = None,
         strict: bool = False,
@@ -105,8 +105,8 @@ class Collection(OpenCollection):
         language : str, default "auto"
             Language of the texts as an ISO 639-1 code, such as ``"de"``; ``"auto"`` detects it for
             each text. All languages but English need the extra ``languages``.
-        n_components : int
-            Length of query vectors.
+        n_components : int, optional
+            Length of query vectors. Default: 256 with the built-in image-text model, otherwise 128.
         n_codebooks : int
             Bytes of a code.
         targets : mapping of str to float or Target, optional

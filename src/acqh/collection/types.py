@@ -448,7 +448,8 @@ class BuildSettings:
     image_encoder, text_encoder : str or Encoder
         Of a collection that was built: the name, or the description of an encoder of one's own.
     language : str
-    n_components, n_codebooks : int
+    n_components : int or None
+    n_codebooks : int
     targets : mapping of str to float or Target, or None
     strict : bool
     random_state : int, Generator or None
@@ -475,7 +476,7 @@ class BuildSettings:
     image_encoder: Any = "auto"
     text_encoder: Any = "auto"
     language: str = "auto"
-    n_components: int = 128
+    n_components: int | None = None
     n_codebooks: int = 8
     targets: "Mapping[str, float | Target] | None" = None
     strict: bool = False

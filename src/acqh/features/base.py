@@ -27,7 +27,8 @@ class FeatureMap(TransformerMixin, BaseEstimator):
 
     Examples
     --------
-    >>>     >>> class Halved(FeatureMap):
+    >>> import numpy as np
+    >>> class Halved(FeatureMap):
     ...     def _learn(self, X):
     ...         pass
     ...     def _map(self, X):

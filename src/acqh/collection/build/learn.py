@@ -148,6 +148,12 @@ _TEXT_SHARE = 0.4
 # a text. The share falls with the number of pairs that the built-in model counts for: it predicts
 # captions of another kind, such as tags, less well.
 _UNCAPTIONED_TEXT_SHARE, _KINDRED_WEIGHT = 0.75, 40_000.0
+# Dimensions, without and with the built-in model, and of the text target with it. On held-out
+# photographs without captions, in 8 bytes, 256 and 384 instead of 128 and 256 find one right
+# among five for 0.785 instead of 0.700 of the class names (1,000 of Tiny ImageNet), and captions
+# with an R@10 of 0.717 instead of 0.709 (COCO). 384 dimensions find 0.825 and 0.718, but sites
+# would load 1 MB more.
+_N_COMPONENTS, _N_BUILTIN_COMPONENTS, _TEXT_RANK = 128, 256, 384
 # Codebooks are trained 90 % on the items of the collection and 10 % on simulated future items that
 # have only an image or only a text.
 _COMPLETE_SHARE = 0.9
@@ -213,7 +219,7 @@ def learn(
     refined = _refined(features) if is_builtin else None
     weight = 0.0 if refined is None else refined.pair_moments.n - refined.n_added
     model = ACQH(
-        settings.n_components,
+        settings.n_components or (_N_BUILTIN_COMPONENTS if weight else _N_COMPONENTS),
         n_codebooks=settings.n_codebooks,
         similarity=_SIMILARITY,
         targets=settings.targets or _targets(views, bool(names), captioned, weight),
@@ -305,7 +311,8 @@ def _targets(
     usual = usual_targets(views, has_labels, share)
     if captioned == 1 or "text" not in usual:
         return {**usual}
-    return {**usual, "text": Target(usual["text"], caption_weight="auto")}
+    rank = _TEXT_RANK if weight else None
+    return {**usual, "text": Target(usual["text"], rank=rank, caption_weight="auto")}
 
 
 def _report_progress(features: MultiViewData, progress: Progress) -> Iterator[MultiViewData]:
