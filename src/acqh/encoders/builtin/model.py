@@ -84,7 +84,7 @@ class PairMoments:
 
 @dataclass(frozen=True, eq=False)
 class BuiltinModel:
-    """Images and texts in one space of 128 dimensions; see `builtin_model`.
+    """Images and texts in one space of 384 dimensions; see `builtin_model`.
 
     Attributes
     ----------
