@@ -1,8 +1,10 @@
 """Encoders that run a network: batches change nothing, other weights are rejected."""
 
 import json
+import runpy
 import sys
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from PIL import Image
 from acqh._core.runtime import limit_threads
 from acqh._core.store import pack, unpack
 from acqh.encoders import EfficientNetLite0, MiniLM, make_encoder
+from acqh.encoders.efficientnet import read_weights
 from acqh.encoders.minilm import numbers_of, vocabulary
 from acqh.errors import EncoderFallbackWarning, ImageError, InvalidInputError
 from acqh.methods.registry import HOMES
@@ -37,6 +40,13 @@ def test_the_weights_of_efficientnet_are_part_of_the_package_and_small():
     weights = EfficientNetLite0().folded_weights()
     assert weights["_conv_head.weight"].shape == (1280, 320, 1, 1)
     assert sum(array.size for array in weights.values()) > 3_000_000
+
+
+@pytest.mark.parametrize("name", ["efficientnet", "imagenet"])
+def test_the_graphs_are_those_that_the_tool_writes(name):
+    tool = runpy.run_path(Path(__file__).parents[2] / "tools" / "write_image_network.py")
+    graph = (files("acqh.encoders") / f"{name}.onnx").read_bytes()
+    assert tool["write_network"](read_weights(name)) == graph
 
 
 def test_efficientnet_gives_features_and_class_probabilities_whatever_the_batches():

@@ -1,10 +1,7 @@
-"""EfficientNet-Lite0 without torch: its weights read as numbers, its graph run by ONNX Runtime.
+"""EfficientNet-Lite0 without torch: two graphs and their weights, run by ONNX Runtime.
 
-Two sets of weights: fine-tuned on captions for features, and the original ones for classes.
-
-The graph takes five kinds of protobuf message, so it is written here rather than by the package
-``onnx``, which would bring 40 MB for it. Field numbers are those of ``onnx.proto``, which never
-change.
+One set of weights is fine-tuned on captions for features, the other is the original one for
+classes. ``tools/write_image_network.py`` writes the graphs.
 """
 
 from collections.abc import Iterable
@@ -21,10 +18,8 @@ from acqh.encoders.images import MAX_PIXELS, ImageLike, read_image
 from acqh.encoders.network import Network, on_all_cores, session
 from acqh.errors import InvalidInputError
 
-_FILE, _CLASSES_FILE = "efficientnet.npz", "imagenet.npz"
+_NAME, _CLASSES_NAME = "efficientnet", "imagenet"
 _WIDTH, _N_CLASSES = 1280, 1000
-# Groups of blocks: how many, and the stride of the first.
-BLOCKS = ((1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1))
 
 
 class EfficientNetLite0(Network):
@@ -77,8 +72,12 @@ class EfficientNetLite0(Network):
     def _weights_fingerprint(self) -> str:
         if check_positive_int(self.size, "size", minimum=32) % 32:
             raise InvalidInputError(f"size must be a multiple of 32, got {self.size}")
-        names = (_FILE, _CLASSES_FILE) if self.classes else (_FILE,)
-        return self._hash_files(Path(str(files("acqh.encoders") / name)) for name in names)
+        folder = Path(str(files("acqh.encoders")))
+        return self._hash_files(folder / f"{name}.npz" for name in self._names)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return (_NAME, _CLASSES_NAME) if self.classes else (_NAME,)
 
     def fit(self, raw: Iterable[Any], y: Any = None) -> Self:
         """Note which weights are used; nothing is learnt.
@@ -113,11 +112,12 @@ class EfficientNetLite0(Network):
         dict of str to ndarray
             For every convolution, by its name, ``.weight`` and ``.bias``.
         """
-        return _folded(_FILE)
+        return read_weights(_NAME)
 
     def _load(self) -> Any:
-        networks = [session(_network(self.folded_weights()))]
-        return [*networks, session(_network(_folded(_CLASSES_FILE)))] if self.classes else networks
+        graphs = ((files("acqh.encoders") / f"{name}.onnx").read_bytes() for name in self._names)
+        weights = map(read_weights, self._names)
+        return [session(*network) for network in zip(graphs, weights, strict=True)]
 
     def _forward(self, batch: list[ImageLike], start: int) -> Any:
         def encode(numbered: tuple[int, ImageLike]) -> Floats:
@@ -136,141 +136,12 @@ class EfficientNetLite0(Network):
         return np.hstack([network.run(None, feed)[0] for network in self._network])
 
 
-def _folded(name: str) -> dict[str, Floats]:
+def read_weights(name: str) -> dict[str, Floats]:
     """Return the weights of a file; some are bytes, with a scale for every channel of outputs."""
-    packed = BytesIO((files("acqh.encoders") / name).read_bytes())
+    packed = BytesIO((files("acqh.encoders") / f"{name}.npz").read_bytes())
     with np.load(packed, allow_pickle=False) as stored:
         weights: dict[str, Array] = {name: stored[name].astype(np.float32) for name in stored.files}
     for scaled in [name for name in weights if name.endswith(".scale")]:
         kernel = weights[scaled.replace(".scale", ".weight")]
         kernel *= weights.pop(scaled).reshape(-1, *[1] * (kernel.ndim - 1))
     return weights
-
-
-def _network(weights: dict[str, Array]) -> bytes:
-    """Return the graph from pixels, (n, 3, side, side), to the means of the last layer.
-
-    With a classifier among the weights: to class probabilities.
-    """
-    graph = Graph("pixels", (3, -1, -1))
-    limits = graph.constant(np.array(0.0)), graph.constant(np.array(6.0))
-
-    def layer(x: str, conv: str, *, stride: int = 1, active: bool = True) -> str:
-        kernel, bias = weights[f"{conv}.weight"], weights[f"{conv}.bias"]
-        side, groups = kernel.shape[2], kernel.shape[0] if kernel.shape[1] == 1 else 1
-        # A stride of two over an even side needs one row less of zeros before than after.
-        before, after = (side - 1) // 2 - (stride - 1), side - 1 - (side - 1) // 2
-        x = graph.node(
-            "Conv",
-            x,
-            graph.constant(kernel),
-            graph.constant(bias),
-            kernel_shape=[side, side],
-            strides=[stride, stride],
-            pads=[before, before, after, after],
-            group=groups,
-        )
-        return graph.node("Clip", x, *limits) if active else x
-
-    x = layer("pixels", "_conv_stem", stride=2)
-    number = 0
-    for repeats, first_stride in BLOCKS:
-        for repeat in range(repeats):
-            block, stride = f"_blocks.{number}.", first_stride if repeat == 0 else 1
-            hidden = x
-            if number:
-                hidden = layer(hidden, f"{block}_expand_conv")
-            hidden = layer(hidden, f"{block}_depthwise_conv", stride=stride)
-            hidden = layer(hidden, f"{block}_project_conv", active=False)
-            x = graph.node("Add", hidden, x) if repeat else hidden
-            number += 1
-    x = layer(x, "_conv_head")
-    means = graph.node("Flatten", graph.node("GlobalAveragePool", x))
-    if "classifier.weight" not in weights:
-        return graph.finish(means, (_WIDTH,))
-    kernel, bias = (graph.constant(weights[f"classifier.{part}"]) for part in ("weight", "bias"))
-    logits = graph.node("Gemm", means, kernel, bias, transB=1)
-    return graph.finish(graph.node("Softmax", logits), (_N_CLASSES,))
-
-
-# The graph: what ONNX calls things.
-_IR_VERSION, _OPSET, _FLOAT = 8, 13, 1
-_INT_ATTRIBUTE, _INTS_ATTRIBUTE = 2, 7
-
-
-class Graph:
-    """A network under construction; number call adds one node and returns the name of its result.
-
-    Examples
-    --------
-    >>> graph = Graph("pixels", (3, 8, 8))
-    >>> name = graph.node("Relu", "pixels")
-    >>> len(graph.finish(name, (3, 8, 8))) > 0
-    True
-    """
-
-    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
-        self._input = _value_info(name, shape)
-        self._nodes = b""
-        self._weights = b""
-        self._count = 0
-
-    def constant(self, array: Floats) -> str:
-        """Add weights."""
-        self._count += 1
-        name = f"w{self._count}"
-        little = np.asarray(array, dtype="<f4")
-        dims = b"".join(_number(1, size) for size in little.shape)
-        body = dims + _number(2, _FLOAT) + _bytes(8, name.encode()) + _bytes(9, little.tobytes())
-        self._weights += _bytes(5, body)
-        return name
-
-    def node(self, operator: str, *inputs: str, **attributes: int | list[int]) -> str:
-        """Add an operation on earlier results, by the names they have."""
-        self._count += 1
-        name = f"x{self._count}"
-        body = b"".join(_bytes(1, source.encode()) for source in inputs) + _bytes(2, name.encode())
-        body += _bytes(4, operator.encode())
-        for key, value in attributes.items():
-            if isinstance(value, int):
-                inner = _number(3, value) + _number(20, _INT_ATTRIBUTE)
-            else:
-                inner = b"".join(_number(8, source) for source in value) + _number(
-                    20, _INTS_ATTRIBUTE
-                )
-            body += _bytes(5, _bytes(1, key.encode()) + inner)
-        self._nodes += _bytes(1, body)
-        return name
-
-    def finish(self, output: str, shape: tuple[int, ...]) -> bytes:
-        """Return the bytes of the model, which has one result."""
-        graph = self._nodes + _bytes(2, b"acqh") + self._weights
-        graph += _bytes(11, self._input) + _bytes(12, _value_info(output, shape))
-        return _number(1, _IR_VERSION) + _bytes(7, graph) + _bytes(8, _number(2, _OPSET))
-
-
-def _value_info(name: str, shape: tuple[int, ...]) -> bytes:
-    # Axes of any length have a name in place of a size; the first, of items, is one.
-    sizes = b"".join(
-        _bytes(1, _number(1, size) if size > 0 else _bytes(2, b"n%d" % axis))
-        for axis, size in enumerate((-1, *shape))
-    )
-    tensor = _bytes(1, _number(1, _FLOAT) + _bytes(2, sizes))
-    return _bytes(1, name.encode()) + _bytes(2, tensor)
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value)
-
-
-def _bytes(field: int, value: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(value)) + value

@@ -6,7 +6,7 @@ would not fit a model, so other weights are rejected.
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from itertools import islice
@@ -184,16 +184,27 @@ class Network(PlainEstimator):
         return {name: value for name, value in vars(self).items() if name != "_network"}
 
 
-def session(model: bytes | str) -> Any:
-    """Return an ONNX Runtime session on the processor that uses one thread for each call."""
+def session(model: bytes | str, weights: Mapping[str, Floats] | None = None) -> Any:
+    """Return an ONNX Runtime session on the processor that uses one thread for each call.
+
+    `weights`: those that the model names but does not contain.
+    """
     runtime = require("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    values = {
+        name: runtime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
+        for name, array in (weights or {}).items()
+    }
+    if values:
+        options.add_external_initializers(list(values), list(values.values()))
     # Its fallback is the same provider once more, and announced on stdout.
-    return runtime.InferenceSession(
+    network = runtime.InferenceSession(
         model, options, providers=["CPUExecutionProvider"], disable_fallback=1
     )
+    network.values = values  # which it may not have copied
+    return network
 
 
 def on_all_cores(work: Callable[[T], R], items: Iterable[T]) -> list[R]:
