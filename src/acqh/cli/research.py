@@ -191,14 +191,6 @@ def report(
         Path | None,
         option("Folder to write. Default: the folder report in DIR.", "Output", metavar="DIR"),
     ] = None,
-    merge: Annotated[
-        list[Path] | None,
-        option(
-            "Results of others with the columns of results.csv; may be repeated.",
-            "Input",
-            metavar="CSV",
-        ),
-    ] = None,
 ) -> None:
     """Write an HTML report with tables and plots from benchmark results.
 
@@ -211,9 +203,7 @@ def report(
     from acqh.bench import write_report
 
     with reporting() as progress:
-        files = write_report(
-            directory, out, merge=merge or (), on_step=lambda step: progress(0, None, step)
-        )
+        files = write_report(directory, out, on_step=lambda step: progress(0, None, step))
     text = (
         f"Wrote {files.page} and {len(files.tables)} files of tables: "
         f"{files.n_runs:,} runs, {files.n_failed:,} failed."

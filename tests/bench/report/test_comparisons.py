@@ -36,6 +36,17 @@ def test_a_trivial_baseline_that_is_best_is_marked_as_best(written):
     assert [row.label for row in table.rows] == ["acqh", "dch", "cvh", "label-ridge"]
 
 
+def test_what_a_row_follows_is_its_source_or_that_it_is_trivial(written):
+    for label in ("acqh", "fdch", "label-ridge", "random"):
+        written.add(label)
+    rows = compare(load_results(written.path))[0].tables[0].rows
+    follows = {row.label: row.follows for row in rows}
+    assert follows == {
+        "acqh": "paper", "fdch": "reconstructed",
+        "label-ridge": "trivial baseline", "random": "trivial baseline",
+    }  # fmt: skip
+
+
 def test_less_time_is_better(written):
     written.add("dch", row={"fit_seconds": 3.0})
     written.add("cvh", row={"fit_seconds": 2.0})

@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -62,6 +63,18 @@ def test_the_newest_record_of_a_setting_counts_and_success_before_failure(writte
     assert [run.row["map_all"] for run in results.results] == pytest.approx([0.2, 0.2])
     assert results.failures == []
     assert results.n_skipped == 3
+
+
+def test_runs_of_two_folders_are_combined_by_copying_them(written, tmp_path):
+    written.add("dch")
+    theirs = type(written)(tmp_path / "theirs")
+    theirs.add("cvh", ap=[0.25, 0.5])
+    for folder in ("runs", "curves"):
+        shutil.copytree(theirs.path / folder, written.path / folder, dirs_exist_ok=True)
+    results = load_results(written.path)
+    by_label = {run.label: run for run in results.results}
+    np.testing.assert_array_equal(results.average_precisions(by_label["cvh"]), [0.25, 0.5])
+    assert set(by_label) == {"dch", "cvh"}
 
 
 def test_results_come_from_the_records_and_not_from_the_table(written):

@@ -60,9 +60,7 @@ def plots_of(results: Results, comparison: Comparison) -> list[Plot]:
     sizes = sorted({result.n_bytes for result in chosen if result.n_bytes is not None})
     has_middle = _MIDDLE_BYTES in sizes or not sizes
     middle = _MIDDLE_BYTES if has_middle else sizes[len(sizes) // 2]
-    at_middle = [
-        result for result in chosen if result.n_bytes in (None, middle) and result.has_curves
-    ]
+    at_middle = [result for result in chosen if result.n_bytes in (None, middle)]
     of = f"{comparison.title}; mean over seeds"
     at_size = f"{of}, {f'{byte_name(middle)} per item' if sizes else 'any size'}."
 

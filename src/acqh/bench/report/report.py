@@ -57,7 +57,6 @@ def write_report(
     path: str | PathLike[str],
     out: str | PathLike[str] | None = None,
     *,
-    merge: Iterable[str | PathLike[str]] = (),
     title: str = "Cross-modal retrieval: bench report",
     on_step: Callable[[str], None] = lambda _: None,
 ) -> ReportFiles:
@@ -69,9 +68,6 @@ def write_report(
         Folder with results; a bench may be running in it.
     out : path-like, optional
         Folder for the report. Default: ``report`` in `path`.
-    merge : iterable of path-like
-        CSV files with the columns of ``results.csv``: results of others, shown in the same tables.
-        Significance tests and curves leave them out.
     title : str
     on_step : callable
         Called with a message at each step.
@@ -83,7 +79,7 @@ def write_report(
     Raises
     ------
     InvalidInputError
-        The folder does not exist or has no results, or a CSV file has a wrong column or value.
+        The folder does not exist or has no results.
     CorruptBundleError
         A stored result is damaged.
     MissingExtraError
@@ -97,7 +93,7 @@ def write_report(
     PosixPath('results/report/index.html')
     """
     on_step("reading results")
-    results = load_results(path, merge)
+    results = load_results(path)
     on_step("comparing methods")
     comparisons = compare(results)
     plots = {comparison.name: plots_of(results, comparison) for comparison in comparisons}

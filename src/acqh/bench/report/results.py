@@ -1,8 +1,6 @@
-"""Load stored and submitted results of a bench for tables and plots."""
+"""Load the stored results of a bench for tables and plots."""
 
-import csv
 import json
-import math
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from os import PathLike
@@ -13,7 +11,6 @@ from zipfile import BadZipFile
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
-from acqh.bench.protocol import PROTOCOLS
 from acqh.bench.running.evaluate import ResultRow
 from acqh.bench.running.store import Record, Store
 from acqh.bench.running.variants import TRIVIAL, find_method
@@ -68,19 +65,12 @@ class Result:
     @property
     def follows(self) -> str:
         """Source that the implementation follows, such as the authors' code."""
-        if not self.has_curves:
-            return "submitted"
         if self.kind == "trivial":
             return "trivial baseline"
         try:
             return find_method(self.setting["method"]).info.status
         except InvalidInputError:  # a plug-in that this process has not loaded
             return "plug-in"
-
-    @property
-    def has_curves(self) -> bool:
-        """Whether curves are stored, and average precisions of queries; not if submitted."""
-        return not self.record.get("submitted", False)
 
     @property
     def direction(self) -> str:
@@ -134,15 +124,12 @@ class Results:
     code have changed since, and of repeated runs with another number of threads.
     """
 
-    def __init__(self, store: Store, merged: Iterable[str | PathLike[str]] = ()) -> None:
+    def __init__(self, store: Store) -> None:
         self.store = store
         records = [_checked(record, store.path) for record in store.records()]
         planned = frozenset((store.plan() or {}).get("keys", ()))
         newest = _chosen(records, planned)
         self.n_skipped = len(records) - len(newest)
-        labels = {record["label"] for record in newest}
-        for path in merged:
-            newest += read_submitted(path, labels)
         self.failures = [record for record in newest if record["status"] != "done"]
         self.results = [
             Result(record, row, position)
@@ -174,15 +161,15 @@ class Results:
         return np.asarray(self.curve(result, "ap"), dtype=np.float64)
 
 
-def load_results(path: str | PathLike[str], merged: Iterable[str | PathLike[str]] = ()) -> Results:
-    """Load the results of ``acqh bench`` from a folder, and those of CSV files.
+def load_results(path: str | PathLike[str]) -> Results:
+    """Load the results of ``acqh bench`` from a folder.
 
     Raises InvalidInputError for a missing folder or one without results, CorruptBundleError for
     a damaged record.
     """
     if not Path(path).is_dir():
         raise InvalidInputError(f"no such folder: {path}; pass the folder that bench wrote to")
-    results = Results(Store(path), merged)
+    results = Results(Store(path))
     if not results.results and not results.failures:
         raise InvalidInputError(f"{path} has no results; first run: acqh bench ... --out {path}")
     return results
@@ -251,107 +238,3 @@ def _damaged_curves(path: Path, key: str, why: str) -> CorruptBundleError:
         f"{path / 'curves' / key}.npz cannot be used: {why}; "
         f"remove runs/{key}.json to repeat the run"
     )
-
-
-# Columns that may be missing, and their values then.
-_DEFAULTS: dict[str, Any] = {"map_5000": math.nan, "n_codes": 0, "database": ""}
-_TEXTS = ("dataset", "protocol", "method", "direction", "database")
-_DATABASES = ("training", "single", "fused")
-
-
-def read_submitted(path: str | PathLike[str], labels: Collection[str] = ()) -> list[Record]:
-    """Return the rows of a CSV file as records, one per row.
-
-    Rows of failed runs are skipped. A method whose label is in `labels` gets the name of the file.
-    Raises InvalidInputError for a missing column, a value that is not possible, or two results of
-    the same setting, with its line.
-    """
-    path = Path(path)
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            names = {field.name for field in fields(ResultRow)} - _DEFAULTS.keys()
-            missing = sorted(names - set(reader.fieldnames or ()))
-            if missing:
-                raise InvalidInputError(
-                    f"{path} lacks the column {missing[0]!r}; it needs {', '.join(sorted(names))}"
-                )
-            lines: dict[tuple[Any, ...], int] = {}
-            records = []
-            for row in reader:
-                if row.get("status") != "failed":
-                    records.append(_record(row, path, reader.line_num, labels))
-                    _check_new(records[-1], path, reader.line_num, lines)
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"{path} is not a CSV file: {error}") from None
-    if not records:
-        raise InvalidInputError(f"{path} has no results")
-    return records
-
-
-def _check_new(record: Record, path: Path, line: int, lines: dict[tuple[Any, ...], int]) -> None:
-    (row,) = record["rows"]
-    columns = ("dataset", "protocol", "database", "n_components", "bytes_per_item", "seed")
-    key = (record["label"], *(row[column] for column in columns), row["direction"])
-    if lines.setdefault(key, line) != line:
-        raise InvalidInputError(
-            f"{path}, line {line}: {record['label']!r} has a result with the same "
-            f"{', '.join(columns)} and direction in line {lines[key]}; "
-            "keep one of them, or tell them apart by the column 'label' or 'database'"
-        )
-
-
-def _record(row: dict[str, Any], path: Path, line: int, labels: Collection[str]) -> Record:
-    values: dict[str, Any] = {}
-    for field in fields(ResultRow):
-        text = (row.get(field.name) or "").strip()
-        if field.name in _TEXTS:
-            values[field.name] = text
-        elif not text and field.name in _DEFAULTS:
-            values[field.name] = _DEFAULTS[field.name]
-        else:
-            try:
-                number = float(text)
-            except ValueError:
-                number = math.nan
-            is_map = field.name.startswith("map_")
-            if not 0 <= number < math.inf or (is_map and number > 1):
-                raise InvalidInputError(
-                    f"{path}, line {line}: {field.name} must be a number "
-                    f"{'from 0 to 1' if is_map else 'that is not negative'}, got {text[:40]!r}"
-                )
-            values[field.name] = number if field.type is float else int(number)
-    if values["protocol"] not in PROTOCOLS or "->" not in values["direction"]:
-        raise InvalidInputError(
-            f"{path}, line {line}: protocol must be one of {', '.join(PROTOCOLS)}, and direction "
-            f"such as image->text; got {values['protocol'][:40]!r}, {values['direction'][:40]!r}"
-        )
-    is_labelled = PROTOCOLS[values["protocol"]].database_is_train
-    values["database"] = values["database"] or ("training" if is_labelled else "single")
-    if values["database"] not in _DATABASES or not values["method"]:
-        raise InvalidInputError(
-            f"{path}, line {line}: a method needs a name, and database must be one of "
-            f"{', '.join(_DATABASES)}"
-        )
-    is_fixed = row.get("bytes_requested") == ""
-    label = (row.get("label") or values["method"]).strip()
-    setting = {name: values[name] for name in ("dataset", "protocol", "database", "method", "seed")}
-    return {
-        "key": f"submitted {path.name} {line}",
-        "label": f"{label} ({path.stem})" if label in labels else label,
-        "status": "done",
-        "submitted": True,
-        "bytes_requested": values["bytes_per_item"],
-        "n_components_requested": None,
-        "setting": {
-            **setting,
-            # Without a requested size, as in results.csv of label-ridge, the size is fixed.
-            "params": {} if is_fixed else {"n_bits": 8 * values["bytes_per_item"]},
-            "feature_maps": None,
-        },
-        "rows": [values],
-        "split_hash": f"not known: {path.name}",
-        "versions": {},
-        "machine": {"results": f"submitted in {path.name}"},
-        "finished": 0.0,
-    }

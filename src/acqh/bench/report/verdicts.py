@@ -49,11 +49,7 @@ def verdicts(grid: Grid, results: Results) -> Mapping[tuple[RowId, int], tuple[V
 
 
 def _differences(grid: Grid, number: int, results: Results) -> Iterator[tuple[RowId, Floats]]:
-    column = {
-        row: line[number]
-        for row, line in grid.items()
-        if line[number] and all(result.has_curves for result in line[number])
-    }
+    column = {row: line[number] for row, line in grid.items() if line[number]}
     means = {
         row: summarise(result.row["map_all"] for result in same).mean
         for row, same in column.items()
