@@ -7,6 +7,7 @@ of them fail.
 import io
 import json
 import os
+import re
 import stat
 import sys
 import time
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
+from shutil import rmtree
 from typing import Any, TypeVar
 
 from acqh.errors import CorruptBundleError
@@ -117,6 +119,51 @@ def sync_file(path: Path) -> None:
 def rename(source: Path, target: Path) -> None:
     """Rename a file atomically; replace an existing target."""
     retry(lambda: source.replace(target))
+
+
+def temporary_folder(target: Path) -> Path:
+    """Return a new path next to a folder, to be renamed by `replace_folder`."""
+    return target.with_name(f".{target.name}-{token_hex(8)}.partial")
+
+
+def replace_folder(new: Path, target: Path, *, overwrite: bool) -> None:
+    """Rename a complete folder, named by `temporary_folder`; `overwrite`: replace the target.
+
+    The old target has another name for a moment, since no system replaces a folder in one step. If
+    the process is killed then, `finish_replacing` finishes the replacement.
+    """
+    try:
+        if overwrite and os.path.lexists(target):
+            rename(target, new.with_suffix(".old"))
+        rename(new, target)
+    except FileNotFoundError:
+        if not os.path.lexists(target):  # otherwise another process has finished it
+            raise
+    finally:
+        finish_replacing(target)
+
+
+def finish_replacing(target: Path) -> None:
+    """Finish replacements of a folder that were interrupted, and remove what is left of old ones.
+
+    Nothing is removed unless there is something at the target.
+    """
+    pattern = re.compile(rf"\.{re.escape(target.name)}-[0-9a-f]{{16}}\.old")
+    with suppress(OSError):
+        for name in filter(pattern.fullmatch, names(target.parent)):
+            old = target.with_name(name)
+            new = old.with_suffix(".partial")  # complete, since it was about to be renamed
+            for folder in (new, old):
+                if not os.path.lexists(target):
+                    with suppress(OSError):
+                        rename(folder, target)
+            if os.path.lexists(target):
+                sync_directory(target.parent)
+                rmtree(new, ignore_errors=True)
+                with suppress(OSError):
+                    old.unlink()  # a link
+                rmtree(old, ignore_errors=True)
+        sync_directory(target.parent)
 
 
 def retry(operation: Callable[[], T]) -> T:

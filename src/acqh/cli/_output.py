@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from secrets import token_hex
 from shutil import rmtree
 from typing import Any
 
@@ -220,28 +219,21 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
     """
     if not path.parent.is_dir():
         raise InvalidInputError(f"the folder {path.parent} does not exist; create it first")
+    files.finish_replacing(path)
     if not (path.is_dir() and not any(path.iterdir())):
         check_vacant(path, overwrite=overwrite)
-    temporary = path.with_name(f".{path.name}-{token_hex(8)}.partial")
-    old = path.with_name(f".{path.name}-{token_hex(8)}.old")
+    temporary = files.temporary_folder(path)
     try:
         yield temporary
         with suppress(OSError):
             path.rmdir()
-        if overwrite and path.exists():
-            files.rename(path, old)
         try:
-            files.rename(temporary, path)
+            files.replace_folder(temporary, path, overwrite=overwrite)
         except OSError:
-            check_vacant(path)
+            check_vacant(path, overwrite=overwrite)
             raise
-        files.sync_directory(path.parent)
     finally:
         rmtree(temporary, ignore_errors=True)
-        if old.is_dir():
-            rmtree(old, ignore_errors=True)
-        else:
-            old.unlink(missing_ok=True)
 
 
 def print_result(facts: Any, text: str | Callable[[], object]) -> None:

@@ -140,6 +140,8 @@ def claimed_format(directory: Path) -> Any:
 
 
 def _read_content(directory: Path, kind: str | None = None) -> bytes:
+    if not directory.exists():
+        files.finish_replacing(directory)
     try:
         file = files.open_regular(directory / MANIFEST_NAME)
     except (FileNotFoundError, NotADirectoryError):
