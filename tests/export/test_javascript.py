@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from acqh.collection import Collection, Item
-from acqh.collection.search.rank import fuse, match_of, match_of_both
+from acqh.collection.search.rank import fuse, match_of, match_of_both, no_photos, with_detected
 from acqh.collection.store.file import WORDS_SCHEMA
 from acqh.collection.store.words import (
     WordHit,
@@ -35,6 +35,8 @@ TEXTS = [
     "relational conditional", "東京 pizza🍕", "flies died agreed eed", "İstanbul", "", "the a of",
     'dog "on a beach" -cat', '-"two words" 🍕 --x "', "ＦＵＬＬ width", "it's well-known",
 ]  # fmt: skip
+
+NAMES = ("place", "rank", "complete", "isNamed", "isTyped", "share", "isDetected")
 
 
 @pytest.fixture(scope="module")
@@ -104,12 +106,33 @@ def test_queries_are_parsed_as_in_python(javascript):
 
 
 def test_confidence_is_that_of_python(javascript):
-    pairs = [[-1.0, 0.2], [0.1, 0.2], [0.2, 0.2], [0.5, 0.2], [99.0, 0.2]]
+    pairs = [[-1.0, 0.2], [0.6, 0.1], [0.6, 0.5], [0.1, 0.2], [0.2, 0.2], [0.5, 0.2], [99.0, 0.2]]
     body = """
       const { matchOf, matchOfBoth } = await load("rank.js");
       return data.map((pair) => [matchOf(...pair), matchOfBoth(...pair)]);
     """
     assert javascript(body, pairs) == [[match_of(*pair), match_of_both(*pair)] for pair in pairs]
+
+
+@pytest.mark.parametrize("n_others", [2, 6])
+def test_images_that_are_no_photos_are_demoted_as_in_python(javascript, n_others):
+    data = {"others": [*range(n_others)], "nearest": [0, 1, 2, 3, 4, 5, 6], "withWords": [1, 9]}
+    body = """
+      const { noPhotos } = await load("rank.js");
+      return noPhotos(new Set(data.others), data.nearest, data.withWords).sort();
+    """
+    expected = no_photos(frozenset(data["others"]), data["nearest"], data["withWords"])
+    assert javascript(body, data) == sorted(expected)
+
+
+def test_hits_in_detected_metadata_are_merged_as_in_python(javascript):
+    words = [WordHit(7, -2.0, True), WordHit(8, -1.0, False), WordHit(6, -1.0, False)]
+    detected = [WordHit(n, -2.0, n != 6, is_detected=True) for n in (7, 8, 6, 5)]
+    rows = [[dict(zip(NAMES, hit, strict=True)) for hit in hits] for hits in (words, detected)]
+    merged = javascript('return (await load("rank.js")).withDetected(...data);', rows)
+    expected = with_detected(words, detected)
+    assert [hit["place"] for hit in merged] == [hit.number for hit in expected]
+    assert [hit["isDetected"] for hit in merged] == [hit.is_detected for hit in expected]
 
 
 @pytest.mark.parametrize("words_first", [True, False])
@@ -119,18 +142,19 @@ def test_rankings_are_fused_as_in_python(javascript, words_first):
         WordHit(7, -2.0, True, is_named=True),
         WordHit(8, -1.0, False, share=0.5),
         WordHit(9, -1.5, True, is_typed=True),
+        WordHit(4, -3.0, True, is_detected=True),
+        WordHit(5, -2.5, False, share=0.5, is_detected=True),
     ]
-    names = ("place", "rank", "complete", "isNamed", "isTyped", "share", "isDetected")
     data = {
         "content": list(content.items()),
-        "hits": [dict(zip(names, hit, strict=True)) for hit in hits],
+        "hits": [dict(zip(NAMES, hit, strict=True)) for hit in hits],
         "wordsFirst": words_first,
     }
     body = """
       const { fuse } = await load("rank.js");
-      return fuse(new Map(data.content), data.hits, 3, data.wordsFirst);
+      return fuse(new Map(data.content), data.hits, 6, data.wordsFirst);
     """
-    expected = fuse(content, hits, 3, words_first=words_first)
+    expected = fuse(content, hits, 6, words_first=words_first)
     results = javascript(body, data)
     assert [result["place"] for result in results] == [number for number, *_ in expected]
     assert [result["score"] for result in results] == [score for _, score, _ in expected]

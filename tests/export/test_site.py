@@ -293,6 +293,19 @@ def test_postings_equal_those_of_sqlite():
     assert result.counts[place] == 2
     assert result.chunks[0][1][place] == [0, 2, 4, 12, 1, 1, 8]
     np.testing.assert_array_equal(result.lengths, [5, 3])
+    assert result.n_indexed == 2
+
+
+def test_postings_of_detected_metadata_count_the_items_that_have_any():
+    items = [
+        Item(detected={"kind": "screenshot", "text_in_image": "a red bus"}),
+        Item(detected={"kind": "photo"}),
+        Item(detected={"kind": "photo", "tags": {"school bus": 0.9}}),
+    ]
+    result = word_files(items, items, detected=True)
+    assert result.terms == ["a", "bu", "red", "school", "screenshot"]
+    assert result.chunks[0][1][1] == [0, 1, 9, 2, 1, 4]  # in the text of one, in a tag of another
+    assert result.n_indexed == 2
 
 
 def test_unpublished_words_count_in_lengths_and_are_not_listed():

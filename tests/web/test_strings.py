@@ -18,7 +18,7 @@ LANGUAGES = ["de", "en", "fr"]
 # Names of keys, headers, errors, selectors and attributes, and stop words: nobody reads them.
 CODE = re.compile(
     r"Arrow(Left|Right|Up|Down)|Home|End|Enter|Escape|Files|Authorization|Content-Type|Retry-After"
-    r"|Bearer .*|AbortError|file name"
+    r"|Bearer .*|AbortError|file name|text in image"
     r"|\(prefers-color-scheme: dark\)|input, (select, )?textarea|same image"
     r"|[.#][a-z]+ [a-z]|a an and are .*|codebook "
 )

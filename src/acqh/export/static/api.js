@@ -46,7 +46,7 @@ export function info() {
     code_bytes: facts.codes.n_codebooks,
     size_on_disk: facts.n_bytes,
     encoders: { text: facts.text || facts.words ? "table" : null, image: null },
-    modes: facts.text && facts.words ? MODES : [],
+    modes: facts.text ? MODES : [],
     examples: facts.examples,
     limits: LIMITS,
     generation: facts.generation,

@@ -4,8 +4,10 @@ import { fetchBytes, fetchJson } from "./load.js";
 import { isSign, plain, tokens } from "./tokens.js";
 
 const WEIGHTS = [1, 2, 1, 1]; // of a word in a text, a name, a label and as a sign
+const DETECTED_WEIGHTS = [1, 0.5]; // of a word in suggested tags, and in the text in an image
 const [SATURATION, LENGTHS, RAREST] = [1.2, 0.75, 1e-6];
 const [SHORTEST_TYPO, LEAST_SIMILAR, MOST_TERMS] = [4, 0.4, 32];
+const [MOST_BEGUN, MOST_COMPLETED] = [32, 128]; // words that one and all prefixes of a query are completed to
 const TRANSPOSED = [3, 32]; // letters of words in which two may have changed places
 const PART = /(?<sign>-?)(?:"(?<phrase>[^"]*)"|(?<word>\S+))/gu;
 const NEGATION = /\s+(?:but\s+|and\s+)?(?:not|without)\s+/iu;
@@ -45,19 +47,24 @@ function splitNegated(text) {
   return [text.slice(0, found.index), text.slice(found.index + found[0].length)];
 }
 
-/** The full-text index of a site. */
+/** A full-text index of a site. */
 export class Lookup {
-  constructor(facts, lexicon, lengths) {
+  constructor(facts, lexicon, lengths, weights) {
+    this.weights = weights; // of columns
     this.shards = facts.shards; // [number of the first term, file]
     this.terms = lexicon.terms; // in order
     this.counts = lexicon.counts; // items that have each, also in fields that are not published
     this.lengths = lengths; // words of each item, also of fields that are not published
-    this.mean = lengths.reduce((sum, length) => sum + length, 0) / lengths.length;
+    this.n = facts.n_indexed; // items that have any word
+    this.mean = lengths.reduce((sum, length) => sum + length, 0) / this.n;
   }
 
-  static async load(facts) {
+  /** The index of what people wrote, or that of detected metadata; an empty one if there are no words. */
+  static async load(facts, isDetected = false) {
+    const weights = isDetected ? DETECTED_WEIGHTS : WEIGHTS;
+    if (!facts) return new Lookup({ shards: [], n_indexed: 0 }, { terms: [], counts: [] }, new Uint16Array(0), weights);
     const [lexicon, lengths] = await Promise.all([fetchJson(facts.lexicon), fetchBytes(facts.lengths)]);
-    return new Lookup(facts, lexicon, new Uint16Array(lengths));
+    return new Lookup(facts, lexicon, new Uint16Array(lengths), weights);
   }
 
   /**
@@ -67,7 +74,7 @@ export class Lookup {
    * @returns {Promise<(Phrase[]|null)[]>} alternatives for each term; null if no word is similar
    */
   resolve(terms, isWord) {
-    return Promise.all(terms.map((term) => this.#resolve(term, isWord(term))));
+    return Promise.all(terms.map((term) => this.#resolve(term, isWord(term), terms.length)));
   }
 
   /** Occurrences of a phrase: for each item their number by column; `count`: items for BM25. */
@@ -79,7 +86,7 @@ export class Lookup {
       const others = columns.slice(1).map((each) => each.get(item));
       if (others.some((each) => !each)) continue;
       const sets = others.map((each) => new Set(each));
-      const hits = [0, 0, 0, 0];
+      const hits = this.weights.map(() => 0);
       // A place is four times the position, plus the column.
       for (const place of places) if (sets.every((set, index) => set.has(place + 4 * (index + 1)))) hits[place & 3] += 1;
       if (hits.some(Boolean)) found.set(item, hits);
@@ -90,20 +97,19 @@ export class Lookup {
 
   /** The rank of items by phrases: the lower, the better. */
   ranks(phrases, items) {
-    const n = this.lengths.length;
-    const weighed = phrases.map((found) => [found, Math.max(RAREST, Math.log((n - found.count + 0.5) / (found.count + 0.5)))]);
+    const weighed = phrases.map((found) => [found, Math.max(RAREST, Math.log((this.n - found.count + 0.5) / (found.count + 0.5)))]);
     return new Map(items.map((item) => {
       const scale = SATURATION * (1 - LENGTHS + (LENGTHS * this.lengths[item]) / this.mean);
       let sum = 0;
       for (const [found, rarity] of weighed) {
-        const count = found.get(item)?.reduce((all, hits, column) => all + WEIGHTS[column] * hits, 0) ?? 0;
+        const count = found.get(item)?.reduce((all, hits, column) => all + this.weights[column] * hits, 0) ?? 0;
         sum += (rarity * count * (SATURATION + 1)) / (count + scale);
       }
       return [item, -sum];
     }));
   }
 
-  async #resolve(term, isWord) {
+  async #resolve(term, isWord, n_terms) {
     const forms = /^[a-z\d]+$/i.test(term) ? [false] : [false, true];
     for (const form of formsOf(term)) {
       for (const isPrefix of forms) {
@@ -111,7 +117,7 @@ export class Lookup {
         if (found.size) return [found];
       }
     }
-    const begun = await this.#begun(term.toLowerCase());
+    const begun = await this.#begun(term.toLowerCase(), n_terms);
     if (begun.length) return begun;
     if (isWord || /^\p{Nd}+$/u.test(term)) return null;
     const swapped = await this.#transposed(term);
@@ -123,10 +129,11 @@ export class Lookup {
   }
 
   /** Words that begin with a word, and not with its stem: that of "being" is "be". */
-  async #begun(start) {
+  async #begun(start, n_terms) {
     if (!/^[a-z\d]+$/.test(start)) return [];
+    const most = Math.min(MOST_BEGUN, Math.max(1, Math.floor(MOST_COMPLETED / n_terms)));
     const found = this.#range(start).sort((one, other) => this.counts[other] - this.counts[one] || one - other);
-    const phrases = await Promise.all(found.slice(0, MOST_TERMS).map((number) => this.phrase(this.terms[number])));
+    const phrases = await Promise.all(found.slice(0, most).map((number) => this.phrase(this.terms[number])));
     return phrases.filter((each) => each.size);
   }
 

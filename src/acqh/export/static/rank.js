@@ -4,6 +4,9 @@ import { isSign, plain, wordsOf } from "./tokens.js";
 
 // Largest score of some of the words, and of an exact name and of words as typed.
 const [SOME_WORDS, EXACT_NAME, AS_TYPED] = [0.5, 1, 0.25];
+// Score of all words, if some are only in detected metadata, and the least confidence then.
+const [DETECTED_WORDS, DETECTED_MATCH] = [0.6, 0.75];
+const MOST_OTHERS = 0.75; // share of screenshots, scans and drawings up to which photos come first
 const UNCERTAIN = 0.99; // the largest confidence without all words
 const PUNCTUATION = /^[.,;:!?()[\]{}"']+|[.,;:!?()[\]{}"']+$/gu;
 
@@ -25,7 +28,25 @@ export function matchOf(score, limit) {
 
 /** The confidence by keywords and similarity together: some of the words count half. */
 export function matchOfBoth(words, content) {
-  return words >= 1 ? 1 : Math.min(UNCERTAIN, words / 2 + content);
+  if (words >= 1) return 1;
+  const match = words / 2 + content;
+  return Math.min(UNCERTAIN, words >= DETECTED_WORDS ? Math.max(DETECTED_MATCH, match) : match);
+}
+
+/** The items that are no photos, and whose confidence is halved if it is weak. */
+export function noPhotos(otherKinds, nearest, withWords) {
+  const pool = new Set([...nearest, ...withWords]);
+  const others = [...pool].filter((place) => otherKinds.has(place));
+  const named = new Set(withWords);
+  return others.length <= MOST_OTHERS * pool.size ? others.filter((place) => !named.has(place)) : [];
+}
+
+/** Keyword hits by what people wrote, and by detected metadata, those with all words first. */
+export function withDetected(hits, detected) {
+  const complete = new Set(hits.filter((hit) => hit.complete).map(({ place }) => place));
+  const added = new Map(detected.filter(({ place }) => !complete.has(place)).map((hit) => [hit.place, hit]));
+  const all = [...hits.filter(({ place }) => !added.has(place)), ...added.values()];
+  return [...all.filter((hit) => hit.complete), ...all.filter((hit) => !hit.complete)];
 }
 
 /** Keyword hits, with whether the query is their name and they have the words as typed. */
@@ -38,15 +59,23 @@ export function compare(words, hits, items) {
     const { text, names = [], labels, fields } = items[at];
     const called = [text, ...names, ...(hasSigns ? Object.values(fields).filter((value) => typeof value === "string") : [])];
     const whole = plain([text, ...names, ...labels].join(" ")).toLowerCase();
-    const has = new Set(wordsOf(whole));
+    const has = new Set(wordsOf([whole, hit.isDetected ? detectedText(items[at]) : ""].join(" ")));
     const common = typed.filter((word) => has.has(word)).length;
+    const share = Math.max(1, common) / Math.max(1, typed.length);
+    if (hit.isDetected) return { ...hit, complete: hit.complete || share === 1, share };
+    if (!hit.complete) return { ...hit, share };
     return {
       ...hit,
       isNamed: called.some((each) => plain(each).toLowerCase() === name),
       isTyped: common === typed.length && spelt.every((each) => whole.includes(each)),
-      share: Math.max(1, common) / Math.max(1, typed.length),
+      share,
     };
   });
+}
+
+/** Suggested tags of an item, its kind and the text in its image. */
+function detectedText({ tags, kind, text_in_image: text }) {
+  return [...Object.keys(tags ?? {}), kind ?? "", text ?? ""].join(" ");
 }
 
 /**
@@ -56,11 +85,14 @@ export function compare(words, hits, items) {
  * @param {boolean} wordsFirst whether all words score higher than some of them
  */
 export function fuse(content, words, k, wordsFirst) {
-  const best = Math.min(-Number.MIN_VALUE, ...words.map(({ rank }) => rank));
+  const lowest = { true: 0, false: 0 }; // of detected metadata, and of what people wrote
+  for (const { rank, isDetected = false } of words) lowest[isDetected] = Math.min(lowest[isDetected], rank);
   const parts = new Map();
   for (const hit of [...words].sort((one, other) => other.complete - one.complete || one.rank - other.rank)) {
-    let keywords = SOME_WORDS * hit.share * (hit.rank / best);
-    if (wordsFirst && hit.complete) keywords = 1 + EXACT_NAME * hit.isNamed + AS_TYPED * hit.isTyped;
+    const best = lowest[hit.isDetected ?? false];
+    let keywords = SOME_WORDS * (hit.share ?? 1) * (best < 0 ? hit.rank / best : 1);
+    if (hit.isDetected) keywords = wordsFirst && hit.complete ? DETECTED_WORDS : keywords / 2;
+    else if (wordsFirst && hit.complete) keywords = 1 + EXACT_NAME * hit.isNamed + AS_TYPED * hit.isTyped;
     parts.set(hit.place, [keywords, content.get(hit.place) ?? 0]);
   }
   for (const [place, similarity] of content) if (!parts.has(place)) parts.set(place, [0, similarity]);

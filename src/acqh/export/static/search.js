@@ -5,14 +5,17 @@ import { sortedBy } from "./dom.js";
 import { FastTextEncoder } from "./encoder.js";
 import { fetchBytes, fetchJson } from "./load.js";
 import { isTelling, Lookup, readWords } from "./lookup.js";
-import { compare, fuse, lengthOf, matchOf, matchOfBoth } from "./rank.js";
+import { compare, fuse, lengthOf, matchOf, matchOfBoth, noPhotos, withDetected } from "./rank.js";
 import { isSign } from "./tokens.js";
 
 const POOL = 100; // both rankings are read this far at least
 const SOME_POOL = 30; // items with some of the words
 const UNLIKE_WEIGHT = 0.5;
 const NEGATED_WEIGHT = 0.65; // of what follows "-" or "not"
-const COLUMNS = [["keywords", [0, 1, 3]], ["labels", [2]]]; // reasons, by columns of the full-text index
+// Reasons, by columns of the full-text indexes.
+const COLUMNS = [["keywords", [0, 1, 3]], ["labels", [2]]];
+const DETECTED_COLUMNS = [["tags", [0]], ["text in image", [1]]];
+const CONFIDENT = 0.5;
 
 /** A site, searched by the visitor's browser. */
 export class Engine {
@@ -28,8 +31,9 @@ export class Engine {
       .then((files) => new Codes(codes, ...files)));
   }
 
-  async words() {
-    return this.facts.words && (this.lookup ??= Lookup.load(this.facts.words));
+  /** The full-text index of what people wrote, and that of detected metadata. */
+  async indexes() {
+    return (this.lookups ??= Promise.all([Lookup.load(this.facts.words), Lookup.load(this.facts.detected, true)]));
   }
 
   async encoder() {
@@ -38,7 +42,7 @@ export class Engine {
 
   /** Fetch missing files again. */
   forget() {
-    this.loadedCodes = this.lookup = this.loadedEncoder = undefined;
+    this.loadedCodes = this.lookups = this.loadedEncoder = undefined;
   }
 
   /** An item with the fields of the server's. */
@@ -72,16 +76,24 @@ export class Engine {
     let best = meaning.slice(0, body.k).map(([place, score]) => ({ place, score, parts: null }));
     const why = new Map();
     if (query.words) {
-      const keywordHits = await this.#findWords(query.words, pool + query.excluded.size, allowed);
-      const allowedHits = keywordHits.hits.filter(({ place }) => isOther(place));
-      const others = allowedHits.slice(0, allowedHits.filter(({ complete }) => complete).length + Math.max(body.k, SOME_POOL));
-      const items = await Promise.all(others.map(({ place }) => this.item(place)));
-      const byWords = compare(query.words, others, items);
-      const scores = query.vector ? codes.scores(query.vector, others.map(({ place }) => place)) : [];
+      const [n_most, n_some] = [pool + query.excluded.size, Math.max(body.k, SOME_POOL)];
+      const [lookup, detectedLookup] = await this.indexes();
+      const written = await findWords(lookup, query.words, n_most, n_some + query.excluded.size, allowed);
+      const detected = await findWords(detectedLookup, query.words, n_most, n_some + query.excluded.size, allowed, true);
+      const found = (detected.hits.length ? withDetected(written.hits, detected.hits) : written.hits).filter(({ place }) => isOther(place));
+      const hits = found.slice(0, found.filter(({ complete }) => complete).length + n_some);
+      const items = await Promise.all(hits.map(({ place }) => this.item(place)));
+      const withWords = hits.map(({ place }) => place);
+      const scores = query.vector ? codes.scores(query.vector, withWords) : [];
       match = this.#rate(query, new Map([...meaning, ...scores]));
-      best = fuse(match, byWords, body.k, query.isText);
+      const isText = query.kinds.size === 1 && query.kinds.has("text");
+      const demoted = isText ? noPhotos(await this.#others(), meaning.map(([place]) => place), withWords) : [];
+      for (const place of demoted) if (match.get(place) <= CONFIDENT) match.set(place, match.get(place) / 2);
+      best = fuse(match, compare(query.words, hits, items), body.k, query.isText);
       for (const { place, parts } of best) match.set(place, matchOfBoth(...parts.map(([, part]) => part)));
-      for (const { place } of best) why.set(place, reasons(keywordHits.phrases, place));
+      for (const { place } of best) {
+        why.set(place, [...reasons(written.phrases, place, COLUMNS), ...reasons(detected.phrases, place, DETECTED_COLUMNS)]);
+      }
     }
     if (query.kinds.size) for (const [place] of meaning) why.set(place, [...(why.get(place) ?? []), "semantic"]);
     const searched = performance.now();
@@ -124,11 +136,11 @@ export class Engine {
 
   /** Parse a query: its keywords and its vector. */
   async #read({ text, item = [], unlike = [], weights = {}, mode = "hybrid" }, codes) {
-    const [lookup, encoder] = text ? await Promise.all([this.words(), this.encoder()]) : [];
+    const encoder = text ? await this.encoder() : null;
     const parts = [];
     let words = null;
-    if (text && lookup && mode !== "semantic" && weights.text !== 0) {
-      words = await this.#settled(readWords(text), lookup);
+    if (text && mode !== "semantic" && weights.text !== 0) {
+      words = await this.#settled(readWords(text));
       words.isWord = (term) => mode === "hybrid" && Boolean(encoder?.isWord(term));
     }
     const meant = words ? words.said || words.terms.join(" ") : text;
@@ -152,8 +164,8 @@ export class Engine {
   }
 
   /** A query without the phrases that no item has, whose words become terms. */
-  async #settled(words, lookup) {
-    const counts = await Promise.all(words.phrases.map(async (phrase) => (await lookup.phrase(phrase)).size));
+  async #settled(words) {
+    const counts = await Promise.all(words.phrases.map(async (phrase) => (await this.#having(phrase)).size));
     const unmatched = words.phrases.filter((_, at) => !counts[at]);
     if (!unmatched.length) return { ...words, unmatched };
     const added = unmatched.flatMap((phrase) => phrase.split(/\s+/u)).filter((word) => word && isTelling(word));
@@ -165,11 +177,10 @@ export class Engine {
   async #select(where, words) {
     const n_items = this.facts.codes.n_items;
     const sets = [];
-    for (const label of [where?.label ?? []].flat()) sets.push(await this.#having(label));
+    for (const label of [where?.label ?? []].flat()) sets.push(await this.#labelled(label));
     for (const [name, value] of Object.entries(where ?? {})) if (name !== "label") sets.push(await this.#valued(name, value));
-    const lookup = words && (words.phrases.length || words.without.length) ? await this.words() : null;
-    for (const phrase of lookup ? words.phrases : []) sets.push(new Set((await lookup.phrase(phrase)).keys()));
-    const unwanted = lookup ? await Promise.all(words.without.map((phrase) => lookup.phrase(phrase))) : [];
+    if (words?.phrases.length) sets.push(await this.#havingAll(words.phrases));
+    const unwanted = await Promise.all((words?.without ?? []).map((phrase) => this.#having(phrase)));
     if (!sets.length && !unwanted.length) return { allowed: null, n: n_items };
     const allowed = new Uint8Array(n_items);
     let n = 0;
@@ -188,32 +199,33 @@ export class Engine {
     return new Set(values.flatMap((value, place) => (isMet(value) ? [place] : [])));
   }
 
-  async #having(label) {
+  /** Items that have a phrase, in what people wrote or in detected metadata. */
+  async #having(phrase) {
+    const found = await Promise.all((await this.indexes()).map((lookup) => lookup.phrase(phrase)));
+    return new Set(found.flatMap((one) => [...one.keys()]));
+  }
+
+  /** Items that have all phrases, in what people wrote or in detected metadata. */
+  async #havingAll(phrases) {
+    const indexes = await this.indexes();
+    const sets = await Promise.all(indexes.map(async (lookup) => {
+      const [first, ...others] = await Promise.all(phrases.map((phrase) => lookup.phrase(phrase)));
+      return [...first.keys()].filter((place) => others.every((found) => found.has(place)));
+    }));
+    return new Set(sets.flat());
+  }
+
+  /** Items that are screenshots, scans and drawings, where kinds are published. */
+  async #others() {
+    let place = 0;
+    return (this.otherKinds ??= new Set(this.facts.others ? (await fetchJson(this.facts.others)).map((step) => (place += step)) : []));
+  }
+
+  async #labelled(label) {
     const { all, items } = this.facts.labels;
     const at = all.findIndex(({ name }) => name === label);
     let place = 0;
     return new Set(at < 0 ? [] : (await fetchJson(items))[at].map((step) => (place += step)));
-  }
-
-  /** Items that have the words, those with all of them first; and the occurrences of words. */
-  async #findWords(words, k, allowed) {
-    const lookup = await this.words();
-    const [resolved, phrases] = await Promise.all([
-      lookup.resolve(words.terms, words.isWord),
-      Promise.all(words.phrases.map((phrase) => lookup.phrase(phrase))),
-    ]);
-    const terms = resolved.filter(Boolean);
-    const all = [...phrases, ...terms.flat()];
-    if (!all.length) return { hits: [], phrases: [] };
-    const hasTerm = (place) => (found) => found.some((postings) => postings.has(place));
-    const isAllowed = (place) => (!allowed || allowed[place]) && phrases.every((found) => found.has(place));
-    const places = [...new Set(all.flatMap((found) => [...found.keys()]))].filter(isAllowed);
-    const ranks = lookup.ranks(all, places);
-    const isComplete = (place) => terms.length === words.terms.length && terms.every(hasTerm(place));
-    const some = places.filter((place) => !terms.length || terms.some(hasTerm(place)));
-    const order = (one, other) => other.complete - one.complete || one.rank - other.rank || one.place - other.place;
-    const hits = some.map((place) => ({ place, rank: ranks.get(place), complete: isComplete(place) }));
-    return { hits: hits.sort(order).slice(0, k), phrases: all };
   }
 
   /** Semantic confidence of items by their scores. */
@@ -224,6 +236,37 @@ export class Engine {
     const limit = (isText ? text : item) * lengthOf(vector, squares, isText ? length : 0.5);
     return new Map([...scores].map(([place, score]) => [place, matchOf(score, limit)]));
   }
+}
+
+/**
+ * Items that have the words, those with all of them first; and the occurrences of words.
+ *
+ * @param {Lookup} lookup
+ * @param {object} words see `readWords`
+ * @param {number} k most items
+ * @param {number} n_some most of those that have only some of the words
+ * @param {?Uint8Array} allowed
+ * @param {boolean} isDetected whether only the words as they are count
+ */
+async function findWords(lookup, words, k, n_some, allowed, isDetected = false) {
+  const asIs = (term) => lookup.phrase(term).then((found) => [found]);
+  const [resolved, phrases] = await Promise.all([
+    isDetected ? Promise.all(words.terms.map(asIs)) : lookup.resolve(words.terms, words.isWord),
+    Promise.all(words.phrases.map((phrase) => lookup.phrase(phrase))),
+  ]);
+  const terms = resolved.filter(Boolean);
+  const all = [...phrases, ...terms.flat()];
+  const hasTerm = (place) => (found) => found.some((postings) => postings.has(place));
+  const isAllowed = (place) => (!allowed || allowed[place]) && phrases.every((found) => found.has(place));
+  const places = [...new Set(all.flatMap((found) => [...found.keys()]))].filter(isAllowed);
+  const ranks = lookup.ranks(all, places);
+  const isComplete = (place) => terms.length === words.terms.length && terms.every(hasTerm(place));
+  const some = places.filter((place) => !terms.length || terms.some(hasTerm(place)));
+  const order = (one, other) => one.rank - other.rank || one.place - other.place;
+  const hits = some.map((place) => ({ place, rank: ranks.get(place), complete: isComplete(place), isDetected })).sort(order);
+  const first = hits.filter(({ complete }) => complete).slice(0, k);
+  const others = hits.filter(({ complete }) => !complete).slice(0, Math.min(k - first.length, n_some));
+  return { hits: [...first, ...others], phrases: all };
 }
 
 /** The address of a thumbnail by its number; null if there is none. */
@@ -246,9 +289,9 @@ function mixed(parts, weights, n) {
   return { vector: total ? vector.map((value) => value / total) : null, kinds };
 }
 
-function reasons(phrases, place) {
+function reasons(phrases, place, names) {
   const stands = (columns) => phrases.some((found) => columns.some((column) => found.get(place)?.[column]));
-  return COLUMNS.filter(([, columns]) => stands(columns)).map(([name]) => name);
+  return names.filter(([, columns]) => stands(columns)).map(([name]) => name);
 }
 
 /** The parts of the scores. */

@@ -13,7 +13,15 @@ from urllib.parse import quote
 
 import numpy as np
 
-from acqh._core.fields import DETECTED, DIGEST, IMAGE_FIELDS, KIND, TAGS
+from acqh._core.fields import (
+    DETECTED,
+    DIGEST,
+    IMAGE_FIELDS,
+    KIND,
+    KINDS,
+    TAGS,
+    TEXT_IN_IMAGE,
+)
 from acqh._core.runtime import Progress, no_progress, suggest_keywords
 from acqh.collection import Collection, Item
 from acqh.collection.search.query import Where
@@ -35,6 +43,8 @@ _NAME_CHARS = 80
 # Items that the HTML lists without JavaScript, and those with an image.
 _LISTED, _PICTURED = 200, 24
 _QUALITY = 70
+# Detected metadata that searches use.
+_SEARCHED = (KIND, TAGS, TEXT_IN_IMAGE)
 # As in the web interface.
 _DATES = re.compile("date|datetime|taken|created|time|timestamp|year", re.IGNORECASE)
 # Files that are fetched before the first answer.
@@ -42,7 +52,7 @@ _FIRST = tuple(
     f"data/{name}-"
     for name in (
         *("codes", "codebooks", "likeness", "lexicon", "lengths"),
-        *("vocabulary", "rows", "queries"),
+        *("vocabulary", "rows", "queries", "others"),
     )
 )
 _POLICY = (
@@ -118,8 +128,7 @@ def site(
         Whether to publish captions. Keywords in unpublished captions are not found.
     fields : sequence of str
         Fields to publish, such as "date", also of detected metadata: "kind", "tags" and
-        "text_in_image". Keywords in names of items are searched, too; those in detected
-        metadata are not.
+        "text_in_image". Keywords in names of items and in detected metadata are searched, too.
     thumbnails : int, optional
         Longest side of thumbnails in pixels; None for no thumbnails. Collections store 128 pixels;
         larger ones are made from the originals in the tracked folder. If one of these cannot be
@@ -129,8 +138,8 @@ def site(
     base_url : str, optional
         Address of the originals. The field ``file`` is appended to it, and so published.
     index_all_fields : bool, default False
-        Publish the words of file names, folders and unpublished fields, so that they are found as
-        in the collection.
+        Publish the words of file names, folders and unpublished fields, and the kinds, suggested
+        tags and texts of images, so that they are found as in the collection.
     progress : callable, optional
         Called with the number of items done, their number, and a text.
 
@@ -169,7 +178,8 @@ def site(
         names = ", ".join(sorted(existing)) or "none"
         raise InvalidInputError(f"no item has a field {sorted(missing)[0]!r}; there are: {names}")
     small = None if thumbnails is None else _Thumbnails(collection, selected, thumbnails)
-    shown = {*fields, *(() if base_url is None else IMAGE_FIELDS)}
+    published = (*fields, *(_SEARCHED if index_all_fields else ()))
+    shown = {*published, *(() if base_url is None else IMAGE_FIELDS)}
     items = [
         replace(
             item,
@@ -188,11 +198,13 @@ def site(
     facts: dict[str, Any] = {
         "name": collection.path.stem,
         "codes": _codes(site_folder, collection, items),
-        "items": _texts(site_folder, items, ids, fields, base_url, slots, selected, named),
+        "items": _texts(site_folder, items, ids, published, base_url, slots, selected, named),
         "labels": _labels(site_folder, items),
         "facets": _facets(items),
         "images": images,
         "words": _words(site_folder, named if captions else _without_text(named), selected),
+        "detected": _words(site_folder, items, selected, detected=True),
+        "others": _others(site_folder, items),
     }
     report(0, None, "writing the text encoder")
     facts["text"] = _queries(site_folder, collection)
@@ -382,13 +394,26 @@ def _images(
     return facts, {place: slot for slot, place in enumerate(pictured)}
 
 
+def _others(site_folder: SiteFolder, items: Sequence[Item]) -> str | None:
+    """Write which items are screenshots, scans and drawings; None without published kinds."""
+    if not any(item.kind for item in items):
+        return None
+    places = [place for place, item in enumerate(items) if item.kind in KINDS[1:]]
+    return site_folder.put_json("words", "others", np.diff(places, prepend=0).tolist())
+
+
 def _words(
-    site_folder: SiteFolder, items: Sequence[Item], stored: Sequence[Item]
+    site_folder: SiteFolder,
+    items: Sequence[Item],
+    stored: Sequence[Item],
+    *,
+    detected: bool = False,
 ) -> dict[str, Any] | None:
-    index = word_files(items, stored)
+    index = word_files(items, stored, detected=detected)
     if not index.terms:
         return None
     return {
+        "n_indexed": index.n_indexed,
         "lexicon": site_folder.put_json(
             "words", "lexicon", {"terms": index.terms, "counts": index.counts}
         ),

@@ -12,12 +12,12 @@ import numpy as np
 from acqh._core.arrays import Ints
 from acqh.collection import Item
 from acqh.collection.store.file import WORDS_SCHEMA
-from acqh.collection.store.vocabulary import VOCABULARY
-from acqh.collection.store.words import change_words, words_of
+from acqh.collection.store.words import change_detected_words, change_words, words_of
 
 # Numbers in a chunk: some tens of kilobytes, which hosts send compressed.
 _CHUNK_NUMBERS = 16_384
-_COLUMNS = ("text", "names", "labels", "signs")
+# Of the two indexes: of what people wrote, and of detected metadata.
+_COLUMNS = {"words": ("text", "names", "labels", "signs"), "detected_words": ("tags", "text")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,27 +30,34 @@ class WordFiles:
     # distance from the previous item, the number of places, and 4 * position + column of each.
     chunks: list[tuple[int, list[list[int]]]]
     lengths: Ints  # (n_items,) uint16: words of each item, also of fields that are not published
+    n_indexed: int  # items that have any
 
 
-def word_files(published: Sequence[Item], stored: Sequence[Item]) -> WordFiles:
+def word_files(
+    published: Sequence[Item], stored: Sequence[Item], *, detected: bool = False
+) -> WordFiles:
     """Return the full-text index of items, as in their collection.
 
     `stored`: the same items with all fields. Of words that are not published, only the counts are
-    used that BM25 needs to give the scores of the collection.
+    used that BM25 needs to give the scores of the collection. `detected`: index the words of
+    detected metadata instead of what people wrote.
     """
-    with _indexed(stored) as connection:
-        counts = dict(connection.execute("SELECT term, doc FROM temp.vocabulary"))
+    table = "detected_words" if detected else "words"
+    with _indexed(stored, table) as connection:
+        counts = dict(connection.execute("SELECT term, doc FROM temp.terms"))
         rows = connection.execute("SELECT doc - 1 FROM temp.places")
         items = np.fromiter((item for (item,) in rows), np.int64)
         lengths = np.bincount(items, minlength=len(stored))
+        ((n_indexed,),) = connection.execute(f"SELECT count(*) FROM {table}")  # noqa: S608
     postings: dict[str, list[int]] = {}
-    with _indexed(published) as connection:
+    with _indexed(published, table) as connection:
         rows = connection.execute("SELECT term, doc - 1, col, offset FROM temp.places")
         for term, places in groupby(rows, itemgetter(0)):
             flat: list[int] = []
             last = 0
             for item, group in groupby(places, itemgetter(1)):
-                at = sorted(4 * offset + _COLUMNS.index(column) for _, _, column, offset in group)
+                columns = _COLUMNS[table]
+                at = sorted(4 * offset + columns.index(column) for _, _, column, offset in group)
                 flat += [item - last, len(at), *at]
                 last = item
             postings[term] = flat
@@ -64,18 +71,21 @@ def word_files(published: Sequence[Item], stored: Sequence[Item]) -> WordFiles:
         chunks[-1][1].append(postings[term])
         n_free -= len(postings[term])
     clipped = np.minimum(lengths, np.iinfo(np.uint16).max).astype(np.uint16)
-    return WordFiles(terms, [counts[term] for term in terms], chunks, clipped)
+    return WordFiles(terms, [counts[term] for term in terms], chunks, clipped, n_indexed)
 
 
 @contextmanager
-def _indexed(items: Sequence[Item]) -> Iterator[sqlite3.Connection]:
+def _indexed(items: Sequence[Item], table: str) -> Iterator[sqlite3.Connection]:
     """Yield a full-text index of items, with its vocabulary and the places of words."""
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(WORDS_SCHEMA)
         for number, item in enumerate(items, start=1):
-            words = words_of(item.text, item.labels, item.fields)
-            change_words(connection, number, *words)
-        connection.execute(VOCABULARY)
-        places = "CREATE VIRTUAL TABLE temp.places USING fts5vocab(main, words, instance)"
-        connection.execute(places)
+            if table == "words":
+                change_words(connection, number, *words_of(item.text, item.labels, item.fields))
+            else:
+                change_detected_words(connection, number, item.detected, remove=False)
+        connection.execute(f"CREATE VIRTUAL TABLE temp.terms USING fts5vocab(main, {table}, row)")
+        connection.execute(
+            f"CREATE VIRTUAL TABLE temp.places USING fts5vocab(main, {table}, instance)"
+        )
         yield connection
