@@ -3,7 +3,6 @@
 import os
 import shutil
 import sqlite3
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from PIL import Image
 
 from acqh.collection import Collection, Item
 from acqh.collection.disk.generations import current_folder
-from acqh.collection.store import file as store_file
 from acqh.errors import CollectionError, CorruptBundleError
 from acqh.export import site
 from phone_folder import draw_photo, exif_of, make_phone_folder
@@ -148,40 +146,6 @@ def test_verify_notices_changed_detected_metadata(tagged_path, tmp_path):
     connection.close()
     with pytest.raises(CorruptBundleError, match="detected"):
         Collection.open(path, verify=True)
-
-
-def _as_older_layout(path: Path) -> Path:
-    """Remove what layout 6 lacks."""
-    database = current_folder(path) / "items.sqlite"
-    with sqlite3.connect(database) as connection:
-        connection.execute("DELETE FROM item_values WHERE number IN (SELECT number FROM detected)")
-        connection.execute("DROP TABLE detected")
-        connection.execute("DROP TABLE detected_words")
-        connection.execute("UPDATE meta SET value = '6' WHERE name = 'layout'")
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.close()
-    return database
-
-
-def test_a_collection_of_the_older_layout_opens_and_takes_detected_metadata(tagged_path, tmp_path):
-    path = shutil.copytree(tagged_path, tmp_path / "c.acqh")
-    _as_older_layout(path)
-    with Collection.open(path, verify=True) as collection:
-        assert collection.item("tagged").tags == {}
-        assert collection.search("violin", mode="keyword").hits[0].id == "written"
-        collection.upsert(Item(text="a stage", id="tagged", detected=DETECTED))
-        assert collection.item("tagged").kind == "screenshot"
-        assert collection.verify().ok
-
-
-def test_the_older_layout_opens_where_nothing_can_be_written(tagged_path, tmp_path, monkeypatch):
-    path = shutil.copytree(tagged_path, tmp_path / "c.acqh")
-    database = _as_older_layout(path)
-    before = database.read_bytes()
-    monkeypatch.setattr(store_file.os, "access", lambda *_: False)
-    with Collection.open(path, verify=True) as collection:
-        assert collection.search("violin", mode="keyword").hits[0].id == "written"
-    assert database.read_bytes() == before
 
 
 def test_a_site_publishes_only_the_detected_metadata_that_were_selected(tagged, tmp_path):

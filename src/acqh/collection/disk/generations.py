@@ -96,7 +96,7 @@ def current_folder(path: Path) -> Path:
 
 @dataclass(frozen=True, eq=False)
 class Lease:
-    """A generation in use: nobody removes its folder before `release`."""
+    """A generation in use: nobody removes its folder before `close`."""
 
     path: Path  # of the collection
     pointer: Pointer
@@ -115,7 +115,7 @@ class Lease:
                 "opened can no longer be changed; open it again"
             )
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Stop using the generation; remove it if it is not current and nobody else uses it."""
         self.lock.close()
         if _current(self.path) != self.pointer:

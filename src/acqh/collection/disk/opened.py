@@ -454,7 +454,7 @@ def open_current(path: Path, timeout: float, is_fast: bool = False) -> Opened:
     except BaseException:
         if store is not None:
             store.close()
-        lease.release()
+        lease.close()
         raise
     return opened
 
@@ -505,4 +505,4 @@ class OpenCollection:
 
 def _release(store: Store, lease: Lease) -> None:
     store.close()
-    lease.release()
+    lease.close()

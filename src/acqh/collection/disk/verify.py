@@ -14,13 +14,20 @@ from acqh.collection.disk import opened
 from acqh.collection.disk.facts import INDEX, MODEL, check_parts, read_facts
 from acqh.collection.disk.generations import ITEMS, others, size_on_disk, use_current
 from acqh.collection.store import items
-from acqh.collection.store.file import WORDS_SCHEMA, checksum, open_store, read_revision, read_text
-from acqh.collection.store.words import change_detected_words, change_words, words_of
+from acqh.collection.store.file import SCHEMA, checksum, open_store, read_revision, read_text
 from acqh.collection.types import CollectionReport
 from acqh.errors import AcqhError
 from acqh.index import CodeIndex
 from acqh.io import verify_bundle
 from acqh.methods import load_method
+
+# Tables whose rows end with a checksum, and the types of the columns before it, after the number.
+_CHECKED = {
+    "items": [str] * 5 + [bytes],
+    "thumbnails": [bytes],
+    "detected": [str],
+    "tombstones": [str] * 6 + [int],
+}
 
 
 def verify_collection(path: str | PathLike[str]) -> CollectionReport:
@@ -41,22 +48,21 @@ def verify_collection(path: str | PathLike[str]) -> CollectionReport:
     """
     folder = Path(path)
     problems = list(verify_bundle(folder).problems)
-    if problems:
-        return CollectionReport(folder, 0, size_on_disk(folder), tuple(problems))
-    try:
-        lease = use_current(folder)
-    except AcqhError as error:
-        return CollectionReport(folder, 0, size_on_disk(folder), (str(error),))
-    try:
-        n_items, settings, notes = _verified(lease.folder, problems)
-    finally:
-        lease.release()
-    if rest := others(folder):
-        n_bytes = sum(map(size_on_disk, rest))
-        notes.append(
-            f"{len(rest)} other generations, {n_bytes:,} bytes, are in use or from killed builds; "
-            "acqh verify --clean removes those that nobody uses"
-        )
+    n_items, settings, notes = 0, None, list[str]()
+    if not problems:
+        try:
+            lease = use_current(folder)
+        except AcqhError as error:
+            problems.append(str(error))
+        else:
+            with closing(lease):
+                n_items, settings, notes = _verified(lease.folder, problems)
+            if rest := others(folder):
+                n_bytes = sum(map(size_on_disk, rest))
+                notes.append(
+                    f"{len(rest)} other generations, {n_bytes:,} bytes, are in use or from killed "
+                    "builds; acqh verify --clean removes those that nobody uses"
+                )
     results = tuple(dict.fromkeys(problems)), tuple(notes)
     return CollectionReport(folder, n_items, size_on_disk(folder), *results, settings)
 
@@ -118,16 +124,14 @@ def _check_index(folder: Path, connection: sqlite3.Connection, problems: list[st
 
 def check_store(
     connection: sqlite3.Connection, shape: tuple[int, ...] | None, *, lookups: bool = True
-) -> Iterator[str]:
-    """Yield what is wrong; `shape`: of the codebooks that codes are of, where it is known.
+) -> list[str]:
+    """Return what is wrong; `shape`: of the codebooks that codes are of, where it is known.
 
     Without `lookups`, the fields and words that items are found by are not compared with the
     items: 10 microseconds per item instead of 95.
     """
     problems = [*_check_file(connection), *_check_items(connection, shape)]
-    if lookups and not problems:
-        problems = [*_check_values(connection)] or [*_check_words(connection)]
-    yield from problems
+    return [*_check_lookups(connection)] if lookups and not problems else problems
 
 
 def _check_file(connection: sqlite3.Connection) -> Iterator[str]:
@@ -140,82 +144,53 @@ def _check_file(connection: sqlite3.Connection) -> Iterator[str]:
 
 def _check_items(connection: sqlite3.Connection, shape: tuple[int, ...] | None) -> Iterator[str]:
     """Yield what is wrong with items."""
-    last, levels = read_revision(connection), read_text(connection, opened.LEVELS)
+    levels = read_text(connection, opened.LEVELS)
     if levels and shape is not None and opened.Levels.read(levels, shape[2]) is None:
         yield "the stored confidence thresholds are damaged"
-    rows = connection.execute(
-        "SELECT number, id, text, labels, fields, encoded_from, code, checksum FROM items"
-    )
-    for number, *row, stored in rows:
-        where = f"item number {number}"
-        if [*map(type, row)] != items.FIELD_KINDS or checksum(*row) != stored:
-            yield f"{where} does not match its checksum"
-            continue
-        code = row[-1]
-        if shape is not None and (len(code) != shape[0] or max(code) >= shape[1]):
-            yield f"{where} has a code that the model cannot have given"
-        if not 0 < number <= last:
-            yield f"{where} is not one of the changes up to {last}"
-    for number, image, stored in connection.execute("SELECT * FROM thumbnails"):
-        if not isinstance(image, bytes) or checksum(image) != stored:
-            yield f"the thumbnail of item number {number} does not match its checksum"
-    for number, metadata, stored in connection.execute("SELECT * FROM detected"):
-        if not isinstance(metadata, str) or checksum(metadata) != stored:
-            yield f"what was detected of item number {number} does not match its checksum"
+    for table, kinds in _CHECKED.items():
+        for number, *row, stored in connection.execute(f"SELECT * FROM {table}"):  # noqa: S608
+            contents = [str(value) if type(value) is int else value for value in row]
+            if [*map(type, row)] != kinds or checksum(*contents) != stored:
+                yield f"number {number} of {table} does not match its checksum"
+    if shape is not None:
+        codes = connection.execute("SELECT number, code FROM items WHERE typeof(code) = 'blob'")
+        for number, code in codes:
+            if len(code) != shape[0] or max(code) >= shape[1]:
+                yield f"item number {number} has a code that the model cannot have given"
+    numbers = "SELECT number FROM items WHERE number NOT BETWEEN 1 AND ?"
+    for (number,) in connection.execute(numbers, (last := read_revision(connection),)):
+        yield f"item number {number} is not one of the changes up to {last}"
     for (number,) in connection.execute(
         "SELECT number FROM tracked_files JOIN items USING (number) "
         "WHERE json_valid(fields) AND json_extract(fields, '$.file') IS NOT name"
     ):
         yield f"item number {number} tracks another file than it says"
-    for number, *values, stored in connection.execute("SELECT * FROM tombstones"):
-        if checksum(*map(str, values)) != stored:
-            yield f"tombstone {number} does not match its checksum"
 
 
-def _check_values(connection: sqlite3.Connection) -> Iterator[str]:
-    """Look up the labels and fields of every item where filters would."""
-    listed = "SELECT 1 FROM item_values WHERE name = ? AND value = ? AND number = ?"
-    n_values = 0
-    for number, _, labels, fields, detected in _parsed_items(connection):
-        for row in items.value_rows(number, labels, fields, detected):
-            n_values += 1
-            if connection.execute(listed, row).fetchone() is None:
-                yield f"item number {number} is not listed under its {row[0]!r:.200}"
-    ((n_listed,),) = connection.execute("SELECT count(*) FROM item_values")
-    if n_listed != n_values:
-        yield f"{n_listed} labels and fields are listed, but items have {n_values}"
-
-
-def _check_words(connection: sqlite3.Connection) -> Iterator[str]:
-    """Index the words of all items again, and compare every place of every word.
+def _check_lookups(connection: sqlite3.Connection) -> Iterator[str]:
+    """Derive again what items are found by, and compare every value and every place of every word.
 
     FTS5's own check does not know the items: of 300 flipped bits it noticed 94, this 286.
     """
-    with closing(sqlite3.connect(":memory:")) as other:
-        other.executescript(WORDS_SCHEMA)
-        for number, text, labels, fields, detected in _parsed_items(connection):
-            change_words(other, number, *words_of(text, labels, fields))
-            change_detected_words(other, number, detected, remove=False)
-        for table in ("words", "detected_words"):
-            places = f"temp.{table}_places"
-            for database in (connection, other):
-                # In the older layout of a store that cannot be written, one is temporary.
-                is_temporary = "SELECT 1 FROM sqlite_temp_master WHERE name = ?"
-                schema = "temp" if database.execute(is_temporary, (table,)).fetchone() else "main"
+    with closing(sqlite3.connect("")) as other:  # a temporary file
+        other.executescript(SCHEMA)
+        writer = items.Writer(other, 0)
+        rows = connection.execute(
+            "SELECT number, text, labels, fields, metadata "
+            "FROM items LEFT JOIN detected USING (number)"
+        )
+        for number, text, labels, fields, metadata in rows:
+            detected = items.parsed_detected(metadata)
+            writer.derive(number, text, *items.parsed(labels, fields), detected)
+        for table in ("item_values", "words", "detected_words"):
+            of_words = table != "item_values"
+            for database in (connection, other) if of_words else ():
                 database.execute(
-                    f"CREATE VIRTUAL TABLE {places} USING fts5vocab({schema}, {table}, instance)"
+                    f"CREATE VIRTUAL TABLE temp.{table}_places USING fts5vocab(main, {table}, "
+                    "instance)"
                 )
-            both = (database.execute(f"SELECT * FROM {places}") for database in (connection, other))  # noqa: S608
+            statement = f"SELECT * FROM {table}{'_places' * of_words}"  # noqa: S608
+            both = (database.execute(statement) for database in (connection, other))
             if any(one != two for one, two in zip_longest(*both)):
-                yield "the words that items are found by are not those of the items"
-
-
-def _parsed_items(
-    connection: sqlite3.Connection,
-) -> Iterator[tuple[int, str, list[str], dict[str, Any], dict[str, Any]]]:
-    """Yield number, text, labels, fields and detected metadata of every item."""
-    rows = connection.execute(
-        "SELECT number, text, labels, fields, metadata FROM items LEFT JOIN detected USING (number)"
-    )
-    for number, text, labels, fields, metadata in rows:
-        yield number, text, *items.parsed(labels, fields), items.parsed_detected(metadata)
+                kind = "words" if of_words else "labels and fields"
+                yield f"the {kind} that items are found by are not those of the items"

@@ -24,7 +24,7 @@ WRITE_TIMEOUT_SECONDS = 30.0
 _NO_CHANGE = 1 << 62
 # Numbers given as one parameter: SQLite takes only this many of them in a statement.
 LISTED = "(SELECT value FROM json_each(?))"
-# Counts up when tables change. Stores of the layout before lack `_ADDED`.
+# Counts up when tables change.
 LAYOUT = 7
 # Captions, names, labels, and the symbols of other fields. Only the index is stored: the texts are
 # those of the items. Words are letters with their marks, and numbers. Symbols and characters for
@@ -35,19 +35,11 @@ CREATE VIRTUAL TABLE words USING fts5(
     tokenize="porter unicode61 remove_diacritics 2 categories 'L* M* N* Co So Sk' separators '^`'"
 )
 """
-# Metadata that acqh detected, as JSON, and its words. They have an index of their own and do not
-# change the ranking of what people wrote.
-_DETECTED = """
-CREATE TABLE detected (
-    number INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE,
-    metadata TEXT NOT NULL,
-    checksum INTEGER NOT NULL
-)
-"""
+# Words of metadata that acqh detected have an index of their own and do not change the ranking of
+# what people wrote.
 _DETECTED_WORDS = _WORDS.replace("words", "detected_words").replace(
     "text, names, labels, signs", "tags, text"
 )
-_ADDED = (_DETECTED, _DETECTED_WORDS)
 WORDS_SCHEMA = f"{_WORDS};{_DETECTED_WORDS};"
 # Every item and every removal takes the next change number; an item keeps its number. The two
 # indexes count items without reading them.
@@ -58,7 +50,9 @@ WORDS_SCHEMA = f"{_WORDS};{_DETECTED_WORDS};"
 # `item_values`: each label and field of an item, in the order of SQLite: numbers exactly, before
 # texts. Other values follow as bytes: null is empty, and a whole number that neither 64 bits nor a
 # real number can hold is its digits.
-_SCHEMA = f"""
+#
+# `detected`: metadata that acqh detected, as JSON.
+SCHEMA = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE items (
     number INTEGER PRIMARY KEY,
@@ -102,8 +96,12 @@ CREATE TABLE item_values (
     number INTEGER NOT NULL,
     PRIMARY KEY (name, value, number)
 ) WITHOUT ROWID;
+CREATE TABLE detected (
+    number INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE,
+    metadata TEXT NOT NULL,
+    checksum INTEGER NOT NULL
+);
 {WORDS_SCHEMA}
-{_DETECTED};
 """
 T = TypeVar("T")
 _DEFINITIONS = "SELECT type, name, tbl_name, sql FROM sqlite_master"
@@ -311,9 +309,6 @@ class Store:
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA cell_size_check = ON")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if self.read_only and not _has_added(connection):
-                for statement in _ADDED:  # of an older layout, for this connection alone
-                    connection.execute(statement.replace("TABLE ", "TABLE temp.", 1))
         except _SQLITE_ERRORS as error:
             connection.close()
             if not self.path.exists():
@@ -406,7 +401,7 @@ def _create(path: Path, generation: str, journal: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA page_size = 4096")
         connection.execute(f"PRAGMA journal_mode = {journal}")
-        connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+        connection.executescript(f"BEGIN; {SCHEMA} COMMIT;")
         time = now()
         meta = {"layout": LAYOUT, "revision": 0, "generation": generation}
         meta |= {"built": time, "changed": time}
@@ -416,16 +411,13 @@ def _create(path: Path, generation: str, journal: str) -> None:
 def open_store(path: Path, *, timeout: float = WRITE_TIMEOUT_SECONDS, **how: Any) -> Store:
     """Open a store that `create_store` made; see `Store`.
 
-    Tables that an older layout lacks are added; where nothing can be written, for the time being.
-
     Raises CorruptBundleError: it is damaged, of another layout, or has unknown tables.
     """
     store = Store(path, timeout=timeout, **how)
     try:
-        _upgrade(store)
         with store.reading() as connection:
             layout = read_text(connection, "layout")
-            if layout not in (str(LAYOUT), str(LAYOUT - 1)):
+            if layout != str(LAYOUT):
                 raise CorruptBundleError(
                     f"{path} has layout {layout:.20}, this acqh reads {LAYOUT}; open it with the "
                     "acqh that made it, or build the collection again"
@@ -436,27 +428,6 @@ def open_store(path: Path, *, timeout: float = WRITE_TIMEOUT_SECONDS, **how: Any
         store.close()
         raise
     return store
-
-
-def _upgrade(store: Store) -> None:
-    """Add the tables that the layout before lacks."""
-
-    def is_old(connection: sqlite3.Connection) -> bool:
-        return read_text(connection, "layout") == str(LAYOUT - 1)
-
-    with store.reading() as connection:
-        if store.read_only or not is_old(connection):
-            return
-    with store.writing() as connection:
-        if is_old(connection):  # still: another process may have done it
-            for statement in _ADDED:
-                connection.execute(statement)
-            connection.execute("UPDATE meta SET value = ? WHERE name = 'layout'", (LAYOUT,))
-
-
-def _has_added(connection: sqlite3.Connection) -> bool:
-    statement = "SELECT 1 FROM sqlite_master WHERE name = 'detected'"
-    return connection.execute(statement).fetchone() is not None
 
 
 def checksum(*fields: str | bytes) -> int:
@@ -477,9 +448,7 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
     Raises CorruptBundleError: there is something else, or something is missing.
     """
     with closing(sqlite3.connect(":memory:")) as other:
-        other.executescript(_SCHEMA)
-        if read_text(connection, "layout") != str(LAYOUT):
-            other.executescript("DROP TABLE detected; DROP TABLE detected_words;")
+        other.executescript(SCHEMA)
         expected = set(other.execute(_DEFINITIONS))
     definitions = set(connection.execute(_DEFINITIONS))
     if definitions != expected:

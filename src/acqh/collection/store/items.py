@@ -419,7 +419,7 @@ class Writer:
         )
         _insert_thumbnails(self.connection, [(self.revision, item.thumbnail)])
         self._put_detected(self.revision, item.detected)
-        self._derive(self.revision, item.text, item.labels, item.fields, item.detected)
+        self.derive(self.revision, item.text, item.labels, item.fields, item.detected)
         if item.folder:
             self.track(self.revision, item.folder, item.fields[FILE])
         return str(item.id)
@@ -434,7 +434,7 @@ class Writer:
         columns = "number, text, labels, fields"
         number, text, *encoded, detected = self._fields(identifier, columns, "removed")
         self.revision += 1
-        self._derive(number, text, *parsed(*encoded), detected, remove=True)
+        self.derive(number, text, *parsed(*encoded), detected, remove=True)
         self.connection.execute("DELETE FROM items WHERE number = ?", (number,))
         self.connection.execute("INSERT INTO removals VALUES (?, ?)", (self.revision, number))
 
@@ -450,13 +450,13 @@ class Writer:
             date = date_of_file(str(after.get(FILE, "")), str(after.get(MODIFIED, "")))
             detected |= dict(zip((DATE, DATE_SOURCE), date, strict=True))
         fields = json.dumps(after, ensure_ascii=False)
-        self._derive(number, text, names, before, old_detected, remove=True)
+        self.derive(number, text, names, before, old_detected, remove=True)
         self.connection.execute(
             "UPDATE items SET fields = ?, checksum = ? WHERE number = ?",
             (fields, checksum(identifier, text, labels, fields, *coded), number),
         )
         self._put_detected(number, detected)
-        self._derive(number, text, names, after, detected)
+        self.derive(number, text, names, after, detected)
         self.revision += 1
 
     def track(self, number: int, folder: str, name: str) -> None:
@@ -501,7 +501,7 @@ class Writer:
             row = number, metadata, checksum(metadata)
             self.connection.execute("INSERT INTO detected VALUES (?, ?, ?)", row)
 
-    def _derive(
+    def derive(
         self,
         number: int,
         text: str,
