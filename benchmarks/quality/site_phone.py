@@ -125,7 +125,7 @@ def are_same(ours: list[tuple[str, float]], theirs: list[tuple[str, float]]) -> 
     if not np.allclose(scores, others, atol=1e-5):
         return False
     is_equal = all(one == other for (one, _), (other, _) in zip(ours, theirs, strict=True))
-    if is_equal or not ours:
+    if is_equal or not scores.any():  # a list by date has no scores
         return is_equal
     sure = {identifier for identifier, score in ours if score > scores[-1] + 1e-5}
     return sure <= {identifier for identifier, _ in theirs}

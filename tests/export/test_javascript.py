@@ -4,10 +4,12 @@ import json
 import shutil
 import sqlite3
 import subprocess
+from datetime import date
 
 import pytest
 
 from acqh.collection import Collection, Item
+from acqh.collection.search.periods import find_period, period_table
 from acqh.collection.search.rank import fuse, match_of, match_of_both, no_photos, with_detected
 from acqh.collection.store.file import WORDS_SCHEMA
 from acqh.collection.store.words import (
@@ -103,6 +105,41 @@ def test_queries_are_parsed_as_in_python(javascript):
         assert result["phrases"] == list(query.phrases), text
         assert result["without"] == list(query.without), text
         assert result["said"] == query.to_encode, text
+
+
+PERIODS = """march 2022|dogs in summer 2021|Sommer 2021 am See|été 2021|14. März 2022|March 14, 2022
+le 14 mars 2022|décembre 2020|winter 2021|christmas 2020|Noël 2020|new year's eve 2019
+yesterday|Hund gestern|photos d’hier|meine Bilder vom Sommer 2021|photos of dogs last march
+last christmas|Noël dernier|last weekend|this weekend|letztes Wochenende|14.3.2022
+dog last week|this week|la semaine dernière|last month|this month|this year|cette année
+letzten Sommer|last winter|this summer|2021|dog 2021-07-30|2021-07|between 2019 and 2021
+2019–2021|cats since 2020|before march 2020|after 2020-12-31|today|heute|Straße im Mai 2021
+İstanbul 2020|𝐌 may 2021|ｍａｙ 2021""".replace("\n", "|").split("|")
+NO_PERIODS = """a dog|may|this is a dog|hund hier|"march 2022"|31 february 2021|2021-13|IMG_20210314
+03/14/2021|1.13.2021|gate 12345|1920x1080|dog -2021|b2021|über2021""".replace("\n", "|").split("|")
+
+
+@pytest.mark.parametrize("today", [date(2024, 3, 13), date(2024, 1, 1), date(2023, 12, 31)])
+def test_periods_are_found_as_in_python(javascript, today):
+    body = """
+      const { conditionsOf, findPeriod } = await load("periods.js");
+      return data.texts.map((text) => {
+        const period = findPeriod(text, data.table, new Date(...data.today));
+        return period && [period.text, period.rest, period.isYear, conditionsOf(period)];
+      });
+    """
+    data = {
+        "texts": [*PERIODS, *NO_PERIODS],
+        "table": period_table(),
+        "today": [today.year, today.month - 1, today.day, 12],
+    }
+    periods = [find_period(text, lambda: today) for text in data["texts"]]
+    expected = [
+        period and [period.text, period.rest, period.is_year, period.conditions()]
+        for period in periods
+    ]
+    assert javascript(body, data) == expected
+    assert sum(period is not None for period in periods) == len(PERIODS)
 
 
 def test_confidence_is_that_of_python(javascript):

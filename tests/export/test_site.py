@@ -167,6 +167,22 @@ def test_a_site_with_words_of_paths_gives_the_hits_of_the_collection(node, tmp_p
     assert len(set(same)) == 1  # the copies
 
 
+def test_days_are_published_where_dates_or_all_fields_are(tmp_path):
+    dates = ["2021-03-14T18:03:29", "2022-01-01", "2021-03-14T20:00:00", ""]
+    items = [Item(text=f"a dog {n}", fields={"date": date}) for n, date in enumerate(dates)]
+    with Collection.build(items, tmp_path / "a.acqh", text_encoder="tfidf") as collection:
+        site(collection, tmp_path / "none")
+        site(collection, tmp_path / "date", fields=["date"])
+        site(collection, tmp_path / "all", index_all_fields=True)
+    assert not [*(tmp_path / "none").glob("data/dates-*.json")]
+    assert b"2021-03-14" not in b"".join(contents(tmp_path / "none").values())
+    for name in ("date", "all"):
+        (path,) = (tmp_path / name).glob("data/dates-*.json")
+        expected = {"days": ["2022-01-01", "2021-03-14"], "places": [[1], [2, 0]]}
+        assert json.loads(path.read_text()) == expected
+    assert b"18:03" not in b"".join(contents(tmp_path / "all").values())
+
+
 def test_hidden_items_are_not_published(tmp_path):
     items = [Item(text=f"a secret {n}", fields={"hidden": n == 3}, id=str(n)) for n in range(9)]
     with Collection.build(items, tmp_path / "a.acqh", text_encoder="tfidf") as collection:

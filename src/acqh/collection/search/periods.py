@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from datetime import date, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # Month, first month of a season and last day of a feast, by their names without diacritics.
 _MONTHS = {
@@ -142,6 +142,25 @@ def find_period(text: str, today: Callable[[], date] = date.today) -> Period | N
         rest = "" if _PHOTOS.fullmatch(rest.casefold()) else rest
         return Period(" ".join(text[at:to].split()), rest, *shown, "year" in parts)
     return None
+
+
+def period_table() -> dict[str, Any]:
+    """Return the words for periods, and patterns of them for JavaScript; as JSON can hold them."""
+    return {
+        "pattern": _in_javascript(_PERIOD.pattern),
+        "photos": _in_javascript(_PHOTOS.pattern),
+        "hints": [*_HINTS],
+        "months": _MONTHS,
+        "seasons": _SEASONS,
+        "feasts": {name: [*day, n_days] for name, (day, n_days) in _FEASTS.items()},
+        "units": _UNIT_OF,
+    }
+
+
+def _in_javascript(pattern: str) -> str:
+    """Return a regular expression in the syntax of JavaScript, for any letters."""
+    pattern = pattern.replace("(?P<", "(?<").replace(r"[-\w", r"[-\p{L}\p{N}_")
+    return pattern.replace(r"\w", r"[\p{L}\p{N}_]").replace(r"\d", r"\p{Nd}")
 
 
 def _range(parts: dict[str, str], today: Callable[[], date]) -> tuple[date, date]:

@@ -5,6 +5,7 @@ import { sortedBy } from "./dom.js";
 import { FastTextEncoder } from "./encoder.js";
 import { fetchBytes, fetchJson } from "./load.js";
 import { isTelling, Lookup, readWords } from "./lookup.js";
+import { conditionsOf, findPeriod } from "./periods.js";
 import { compare, fuse, lengthOf, matchOf, matchOfBoth, noPhotos, withDetected } from "./rank.js";
 import { isSign } from "./tokens.js";
 
@@ -62,12 +63,19 @@ export class Engine {
 
   // --- answers -----------------------------------------------------------------------------------
 
-  async search(body, signal) {
+  async search(asked, signal) {
     const started = performance.now();
+    const period = await this.#period(asked);
+    const filters = period ? [{ text: period.text, where: conditionsOf(period) }] : [];
+    const body = period ? { ...asked, text: period.rest || undefined, period } : asked;
+    if (period && !(body.text || body.item || body.unlike)) {
+      const answer = await this.#newest(body);
+      return { ...answer, filters, hits: answer.hits.map((hit) => ({ ...hit, match: 1, why: ["date"] })), n_confident: answer.hits.length };
+    }
     const codes = await this.codes();
     const query = await this.#read(body, codes);
     const encoded = performance.now();
-    const { allowed, n: n_candidates } = await this.#select(body.where, query.words);
+    const { allowed, n: n_candidates } = await this.#select(body, query.words);
     const pool = query.words ? Math.max(body.k, POOL) : body.k;
     const isOther = (place) => !query.excluded.has(place);
     const ranked = query.vector ? await codes.best(query.vector, pool + query.excluded.size, allowed, signal) : { items: [], scores: [] };
@@ -107,22 +115,35 @@ export class Engine {
     const end = performance.now();
     const times = { encode: encoded - started, search: searched - encoded, items: end - searched, total: end - started };
     const explanation = body.explain ? explain(codes, query.vector, best) : null;
-    return this.#answer(query.words?.unmatched ?? [], hits, n_candidates, query.vector ? codes.n_items : 0, times, explanation);
+    return { ...this.#answer(query.words?.unmatched ?? [], hits, n_candidates, query.vector ? codes.n_items : 0, times, explanation), filters };
   }
 
   async browse({ k, where, order, descending }) {
     const started = performance.now();
-    const { allowed, n } = await this.#select(where, null);
+    const { allowed, n } = await this.#select({ where }, null);
     const n_items = this.facts.codes.n_items;
     let places = Array.from({ length: n_items }, (_, place) => place).filter((place) => !allowed || allowed[place]);
     if (order) {
       const values = await fetchJson(this.facts.items.fields[order]);
       places = sortedBy(places, (place) => values[place], descending);
     }
+    return this.#listed(places, k, n, started);
+  }
+
+  /** Items of a period, the newest first. */
+  async #newest(body) {
+    const started = performance.now();
+    const { allowed, n } = await this.#select(body, null);
+    const { places } = await fetchJson(this.facts.dates);
+    return this.#listed(places.flat().filter((place) => allowed[place]), body.k, n, started);
+  }
+
+  /** The first items as an answer. */
+  async #listed(places, k, n_candidates, started) {
     const items = await Promise.all(places.slice(0, k).map((place) => this.item(place)));
     const total = performance.now() - started;
     const hits = items.map((item) => ({ ...item, score: 0, match: 0, why: [], code: [] }));
-    return this.#answer([], hits, n, 0, { encode: 0, search: 0, items: total, total }, null);
+    return this.#answer([], hits, n_candidates, 0, { encode: 0, search: 0, items: total, total }, null);
   }
 
   /** An answer with the fields of the server's. */
@@ -133,6 +154,19 @@ export class Engine {
   }
 
   // --- steps -------------------------------------------------------------------------------------
+
+  /** The period that a text names, if items have dates: of a year alone, in this year. */
+  async #period({ text, mode, dates = true }) {
+    if (!text || !dates || mode === "semantic" || !this.facts.dates) return null;
+    const period = findPeriod(text, await fetchJson(this.facts.periods));
+    return period && (!period.isYear || (await this.#dated(period)).size) ? period : null;
+  }
+
+  /** Items with a date in a period. */
+  async #dated({ start, end }) {
+    const { days, places } = await fetchJson(this.facts.dates);
+    return new Set(days.flatMap((day, at) => (day >= start && (!end || day < end) ? places[at] : [])));
+  }
 
   /** Parse a query: its keywords and its vector. */
   async #read({ text, item = [], unlike = [], weights = {}, mode = "hybrid" }, codes) {
@@ -174,9 +208,9 @@ export class Engine {
   }
 
   /** 1 for each item that meets the filter, and their number; null for all. */
-  async #select(where, words) {
+  async #select({ where, period }, words) {
     const n_items = this.facts.codes.n_items;
-    const sets = [];
+    const sets = period ? [await this.#dated(period)] : [];
     for (const label of [where?.label ?? []].flat()) sets.push(await this.#labelled(label));
     for (const [name, value] of Object.entries(where ?? {})) if (name !== "label") sets.push(await this.#valued(name, value));
     if (words?.phrases.length) sets.push(await this.#havingAll(words.phrases));

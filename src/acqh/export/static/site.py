@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import groupby
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from urllib.parse import quote
 import numpy as np
 
 from acqh._core.fields import (
+    DATE,
     DETECTED,
     DIGEST,
     IMAGE_FIELDS,
@@ -24,6 +26,7 @@ from acqh._core.fields import (
 )
 from acqh._core.runtime import Progress, no_progress, suggest_keywords
 from acqh.collection import Collection, Item
+from acqh.collection.search.periods import period_table
 from acqh.collection.search.query import Where
 from acqh.collection.store.words import names_in
 from acqh.encoders.images import THUMBNAIL_SIDE, ImageLike, make_thumbnail, read_image
@@ -40,6 +43,8 @@ _ITEMS_PER_FILE = 128
 _IMAGES_PER_FILE = 16
 _ID_BYTES = 6
 _NAME_CHARS = 80
+# Of the day in a date.
+_DAY_CHARS = 10
 # Items that the HTML lists without JavaScript, and those with an image.
 _LISTED, _PICTURED = 200, 24
 _QUALITY = 70
@@ -52,7 +57,7 @@ _FIRST = tuple(
     f"data/{name}-"
     for name in (
         *("codes", "codebooks", "likeness", "lexicon", "lengths"),
-        *("vocabulary", "rows", "queries", "others"),
+        *("vocabulary", "rows", "queries", "others", "periods"),
     )
 )
 _POLICY = (
@@ -138,8 +143,8 @@ def site(
     base_url : str, optional
         Address of the originals. The field ``file`` is appended to it, and so published.
     index_all_fields : bool, default False
-        Publish the words of file names, folders and unpublished fields, and the kinds, suggested
-        tags and texts of images, so that they are found as in the collection.
+        Publish the words of file names, folders and unpublished fields, the kinds, suggested tags
+        and texts of images, and the days of dates, so that they are found as in the collection.
     progress : callable, optional
         Called with the number of items done, their number, and a text.
 
@@ -205,6 +210,8 @@ def site(
         "words": _words(site_folder, named if captions else _without_text(named), selected),
         "detected": _words(site_folder, items, selected, detected=True),
         "others": _others(site_folder, items),
+        "periods": site_folder.put_json("queries", "periods", period_table()),
+        "dates": _dates(site_folder, selected) if DATE in fields or index_all_fields else None,
     }
     report(0, None, "writing the text encoder")
     facts["text"] = _queries(site_folder, collection)
@@ -400,6 +407,20 @@ def _others(site_folder: SiteFolder, items: Sequence[Item]) -> str | None:
         return None
     places = [place for place, item in enumerate(items) if item.kind in KINDS[1:]]
     return site_folder.put_json("words", "others", np.diff(places, prepend=0).tolist())
+
+
+def _dates(site_folder: SiteFolder, items: Sequence[Item]) -> str | None:
+    """Write days and the places of items of each, the newest first; None without dates."""
+    dates = [str(item.date) for item in items]
+    order = sorted(range(len(items)), key=lambda place: dates[place], reverse=True)  # stable
+    days = {
+        day: [*places]
+        for day, places in groupby(order, lambda place: dates[place][:_DAY_CHARS])
+        if day
+    }
+    if not days:
+        return None
+    return site_folder.put_json("texts", "dates", {"days": [*days], "places": [*days.values()]})
 
 
 def _words(
