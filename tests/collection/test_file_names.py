@@ -53,3 +53,11 @@ def test_a_percent_sign_in_a_name_is_kept(tmp_path):
     with Collection.build(items, tmp_path / "c.acqh", text_encoder="tfidf") as collection:
         hits = collection.search("100%_a", mode="keyword").hits
     assert [hit.id for hit in hits if "file name" in hit.why] == ["0"]
+
+
+def test_capitals_with_accents_are_ignored_in_names(tmp_path):
+    items = [Item(text="a dog", id=str(n), fields={"image": name})
+             for n, name in enumerate(("a/Été_123.jpg", "a/Âté_123.jpg"))]  # fmt: skip
+    with Collection.build(items, tmp_path / "c.acqh", text_encoder="tfidf") as collection:
+        hits = collection.search("été_123", mode="keyword").hits
+    assert [hit.id for hit in hits if "file name" in hit.why] == ["0"]

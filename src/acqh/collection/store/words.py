@@ -437,7 +437,8 @@ def find_files(connection: sqlite3.Connection, text: str) -> dict[int, bool]:
     The value says whether it is the whole name.
     """
     name = text.strip().casefold()
-    escaped = re.sub(r"([%_\\])", r"\\\1", name)
+    # SQLite ignores the case of ASCII only; of other letters it takes any, and names are compared.
+    escaped = re.sub(r"[^\x00-\x7f]", "_", re.sub(r"([%_\\])", r"\\\1", name))
     rows = connection.execute(
         "SELECT number, value FROM item_values WHERE name IN (?, ?) "
         "AND typeof(value) = 'text' AND (value LIKE ? ESCAPE '\\' OR value LIKE ? ESCAPE '\\')",
