@@ -4,6 +4,7 @@ import json
 import shutil
 import sqlite3
 import subprocess
+from contextlib import closing
 from datetime import date
 
 import pytest
@@ -15,6 +16,8 @@ from acqh.collection.store.file import WORDS_SCHEMA
 from acqh.collection.store.words import (
     WordHit,
     change_words,
+    find_files,
+    is_file_name,
     is_sign,
     plain,
     read_words,
@@ -105,6 +108,48 @@ def test_queries_are_parsed_as_in_python(javascript):
         assert result["phrases"] == list(query.phrases), text
         assert result["without"] == list(query.without), text
         assert result["said"] == query.to_encode, text
+
+
+def test_names_of_files_are_recognized_as_in_python(javascript):
+    texts = [
+        "IMG_2021",
+        "DSC01303",
+        "rose.jpg",
+        "red rose",
+        "2021",
+        "a.png",
+        "x_y z",
+        "movie.mp4",
+        "",
+    ]
+    results = javascript('return data.map((await load("lookup.js")).isFileName);', texts)
+    assert results == [is_file_name(text) for text in texts]
+
+
+def test_files_are_found_by_their_names_as_in_python(javascript):
+    names = ["IMG_1.jpg", "a/IMG_12.jpg", "b/Été_12.png", "DSC_1", "x.tar.gz"]
+    typed = [
+        "IMG_1",
+        "img_1.JPG",
+        "IMG_",
+        "été_12",
+        "DSC_1",
+        "x.tar",
+        "MG_1",
+        " IMG_12.jpg ",
+        "%MG",
+    ]
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE item_values (name, value, number)")
+        rows = [("file", name, number) for number, name in enumerate(names)]
+        connection.executemany("INSERT INTO item_values VALUES (?, ?, ?)", rows)
+        expected = [[*map(list, find_files(connection, text).items())] for text in typed]
+    data = {"names": [name.rpartition("/")[2] for name in names], "places": [*range(len(names))]}
+    body = """
+      const { findFiles } = await load("lookup.js");
+      return data.typed.map((text) => [...findFiles(data.files, text)]);
+    """
+    assert javascript(body, {"files": data, "typed": typed}) == expected
 
 
 PERIODS = """march 2022|dogs in summer 2021|Sommer 2021 am See|été 2021|14. März 2022|March 14, 2022

@@ -67,7 +67,7 @@ def site(
         bool,
         flag(
             "index-all-fields",
-            "Also publish the words of file names, folders and all fields, the kinds, suggested "
+            "Also publish names of files, words of folders and all fields, the kinds, suggested "
             "tags and texts of images, and the days of dates, so that they are found.",
             "Contents",
         ),
@@ -108,7 +108,7 @@ def site(
     parts = ", ".join(f"{name} {size / 1e3:,.0f} kB" for name, size in report.n_bytes.items())
     shown = ["thumbnails"] * ("images" in report.n_bytes) + ["labels", "codes"]
     shown += (
-        ["words of file names, fields and images, days"] * index_all_fields
+        ["names of files, words of folders, fields and images, days"] * index_all_fields
         + ["texts"] * captions
         + [f"field {name}" for name in report.fields]
     )

@@ -14,6 +14,9 @@ const NEGATION = /\s+(?:but\s+|and\s+)?(?:not|without)\s+/iu;
 const COMMON = new Set(
   "a an and are as at be by for from has in into is it its of on or that the their this to was were which with".split(" "),
 );
+// An ending, three digits in a row or an underscore; shorter beginnings have too many files.
+const FILE_NAME = /\.(?:[a-z]{3,4}|mp4)$|\d{3}|\w_\w?/i;
+const SHORTEST_FILE_NAME = 5;
 const SKIN_TONES = /[\u{1f3fb}-\u{1f3ff}]/gu;
 
 /** Whether a word tells items apart. */
@@ -45,6 +48,20 @@ function splitNegated(text) {
   const found = NEGATION.exec(text);
   if (!found || !text.slice(0, found.index).trim() || text.includes('"')) return [text, ""];
   return [text.slice(0, found.index), text.slice(found.index + found[0].length)];
+}
+
+/** Whether a query may be the name of a file or its beginning: what cameras and programs write. */
+export const isFileName = (text) => FILE_NAME.test(text) && text.length >= SHORTEST_FILE_NAME;
+
+/** The items whose file is called as a text, with or without its ending, or begins so; and whether it is the whole name. */
+export function findFiles({ names, places }, text) {
+  const wanted = text.trim().toLowerCase();
+  const found = new Map();
+  names.forEach((each, at) => {
+    const name = each.toLowerCase();
+    if (name.startsWith(wanted)) found.set(places[at], name === wanted || name.replace(/\.[^.]*$/, "") === wanted);
+  });
+  return found;
 }
 
 /** A full-text index of a site. */

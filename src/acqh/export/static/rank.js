@@ -49,6 +49,12 @@ export function withDetected(hits, detected) {
   return [...all.filter((hit) => hit.complete), ...all.filter((hit) => !hit.complete)];
 }
 
+/** Keyword hits, with those first whose file has the name, or begins with it; `files`: whether it is the whole name. */
+export function withFiles(hits, files) {
+  const named = [...files].map(([place, isWhole]) => ({ place, rank: 0, complete: true, isNamed: isWhole, isTyped: true, share: 1, isDetected: false }));
+  return [...named, ...hits.filter(({ place }) => !files.has(place))];
+}
+
 /** Keyword hits, with whether the query is their name and they have the words as typed. */
 export function compare(words, hits, items) {
   const name = [...words.phrases, ...words.terms].join(" ").toLowerCase();

@@ -4,9 +4,9 @@ import { Codes } from "./codes.js";
 import { sortedBy } from "./dom.js";
 import { FastTextEncoder } from "./encoder.js";
 import { fetchBytes, fetchJson } from "./load.js";
-import { isTelling, Lookup, readWords } from "./lookup.js";
+import { findFiles, isFileName, isTelling, Lookup, readWords } from "./lookup.js";
 import { conditionsOf, findPeriod } from "./periods.js";
-import { compare, fuse, lengthOf, matchOf, matchOfBoth, noPhotos, withDetected } from "./rank.js";
+import { compare, fuse, lengthOf, matchOf, matchOfBoth, noPhotos, withDetected, withFiles } from "./rank.js";
 import { isSign } from "./tokens.js";
 
 const POOL = 100; // both rankings are read this far at least
@@ -88,7 +88,9 @@ export class Engine {
       const [lookup, detectedLookup] = await this.indexes();
       const written = await findWords(lookup, query.words, n_most, n_some + query.excluded.size, allowed);
       const detected = await findWords(detectedLookup, query.words, n_most, n_some + query.excluded.size, allowed, true);
-      const found = (detected.hits.length ? withDetected(written.hits, detected.hits) : written.hits).filter(({ place }) => isOther(place));
+      const files = await this.#files(asked.text, (place) => isOther(place) && (!allowed || allowed[place]), pool);
+      const withWritten = detected.hits.length ? withDetected(written.hits, detected.hits) : written.hits;
+      const found = withFiles(withWritten, files).filter(({ place }) => isOther(place));
       const hits = found.slice(0, found.filter(({ complete }) => complete).length + n_some);
       const items = await Promise.all(hits.map(({ place }) => this.item(place)));
       const withWords = hits.map(({ place }) => place);
@@ -97,10 +99,10 @@ export class Engine {
       const isText = query.kinds.size === 1 && query.kinds.has("text");
       const demoted = isText ? noPhotos(await this.#others(), meaning.map(([place]) => place), withWords) : [];
       for (const place of demoted) if (match.get(place) <= CONFIDENT) match.set(place, match.get(place) / 2);
-      best = fuse(match, compare(query.words, hits, items), body.k, query.isText);
+      best = fuse(match, withFiles(compare(query.words, hits, items), files), body.k, query.isText);
       for (const { place, parts } of best) match.set(place, matchOfBoth(...parts.map(([, part]) => part)));
       for (const { place } of best) {
-        why.set(place, [...reasons(written.phrases, place, COLUMNS), ...reasons(detected.phrases, place, DETECTED_COLUMNS)]);
+        why.set(place, [...(files.has(place) ? ["file name"] : []), ...reasons(written.phrases, place, COLUMNS), ...reasons(detected.phrases, place, DETECTED_COLUMNS)]);
       }
     }
     if (query.kinds.size) for (const [place] of meaning) why.set(place, [...(why.get(place) ?? []), "semantic"]);
@@ -159,7 +161,15 @@ export class Engine {
   async #period({ text, mode, dates = true }) {
     if (!text || !dates || mode === "semantic" || !this.facts.dates) return null;
     const period = findPeriod(text, await fetchJson(this.facts.periods));
+    if (period && [...(await this.#files(text)).values()].includes(true)) return null;
     return period && (!period.isYear || (await this.#dated(period)).size) ? period : null;
+  }
+
+  /** At most k items whose files a text may name, whole names first, and whether it is the whole name. */
+  async #files(text, isAllowed = () => true, k = Infinity) {
+    if (!this.facts.files || !isFileName(text)) return new Map();
+    const found = [...findFiles(await fetchJson(this.facts.files), text)].filter(([place]) => isAllowed(place));
+    return new Map([...found.filter(([, isWhole]) => isWhole), ...found.filter(([, isWhole]) => !isWhole)].slice(0, k));
   }
 
   /** Items with a date in a period. */

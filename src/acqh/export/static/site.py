@@ -143,7 +143,7 @@ def site(
     base_url : str, optional
         Address of the originals. The field ``file`` is appended to it, and so published.
     index_all_fields : bool, default False
-        Publish the words of file names, folders and unpublished fields, the kinds, suggested tags
+        Publish names of files, words of folders and unpublished fields, the kinds, suggested tags
         and texts of images, and the days of dates, so that they are found as in the collection.
     progress : callable, optional
         Called with the number of items done, their number, and a text.
@@ -210,6 +210,7 @@ def site(
         "words": _words(site_folder, named if captions else _without_text(named), selected),
         "detected": _words(site_folder, items, selected, detected=True),
         "others": _others(site_folder, items),
+        "files": _file_names(site_folder, selected) if index_all_fields else None,
         "periods": site_folder.put_json("queries", "periods", period_table()),
         "dates": _dates(site_folder, selected) if DATE in fields or index_all_fields else None,
     }
@@ -421,6 +422,22 @@ def _dates(site_folder: SiteFolder, items: Sequence[Item]) -> str | None:
     if not days:
         return None
     return site_folder.put_json("texts", "dates", {"days": [*days], "places": [*days.values()]})
+
+
+def _file_names(site_folder: SiteFolder, items: Sequence[Item]) -> str | None:
+    """Write names of files without their folders, and their items, in order of their paths."""
+    paths = [
+        (field, path, place)
+        for place, item in enumerate(items)
+        for field in IMAGE_FIELDS
+        if isinstance(path := item.fields.get(field), str) and path
+    ]
+    if not paths:
+        return None
+    paths.sort(key=lambda row: (row[0], row[1].encode(errors="surrogatepass"), row[2]))
+    names = [path.rpartition("/")[2] for _, path, _ in paths]
+    places = [place for *_, place in paths]
+    return site_folder.put_json("texts", "files", {"names": names, "places": places})
 
 
 def _words(
