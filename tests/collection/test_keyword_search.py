@@ -360,6 +360,21 @@ def test_the_full_text_index_follows_added_replaced_and_removed_items(things, tm
         assert collection.verify().problems == ()
 
 
+def test_texts_in_fields_are_searched_like_captions(things, tmp_path):
+    path = shutil.copytree(things, tmp_path / "annotated.acqh")
+    with Collection.open(path) as annotated:
+        person = {"person": "Anna Müller", "url": "https://a.example/Zugspitze", "year": 2019}
+        annotated.upsert(Item(text="a red kite", id="kite", fields=person))
+        for text in ("anna", "muller", '"Anna Müller"'):
+            assert ids_of(annotated, text, mode="keyword") == ["kite"], text
+        best = annotated.search("Anna").hits[0]
+        assert (best.id, best.match, best.why[0]) == ("kite", 1.0, "keywords")
+        assert ids_of(annotated, "zugspitze", mode="keyword") == []
+        annotated.upsert(Item(text="a red kite", id="kite", fields={"person": "Ben"}))
+        assert ids_of(annotated, "anna", mode="keyword") == []
+        assert annotated.verify().problems == ()
+
+
 @pytest.mark.parametrize("is_other_order", [False, True])
 def test_verify_detects_a_full_text_index_that_differs_from_the_items(
     things, tmp_path, is_other_order

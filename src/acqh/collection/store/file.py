@@ -24,11 +24,11 @@ WRITE_TIMEOUT_SECONDS = 30.0
 _NO_CHANGE = 1 << 62
 # Numbers given as one parameter: SQLite takes only this many of them in a statement.
 LISTED = "(SELECT value FROM json_each(?))"
-# Counts up when tables change.
-LAYOUT = 7
-# Captions, names, labels, and the symbols of other fields. Only the index is stored: the texts are
-# those of the items. Words are letters with their marks, and numbers. Symbols and characters for
-# private use are words too, except the two of ASCII.
+# Counts up when tables or the words that are indexed change.
+LAYOUT = 8
+# Captions, names and other fields, labels, and the symbols of fields. Only the index is stored: the
+# texts are those of the items. Words are letters with their marks, and numbers. Symbols and
+# characters for private use are words too, except the two of ASCII.
 _WORDS = """
 CREATE VIRTUAL TABLE words USING fts5(
     text, names, labels, signs, content='',

@@ -24,6 +24,7 @@ from acqh._core.arrays import Bools, Ints
 from acqh._core.dates import DATE_IN_NAME
 from acqh._core.fields import (
     FILE,
+    FILE_FIELDS,
     IMAGE_FIELDS,
     KIND,
     PHOTO,
@@ -55,6 +56,9 @@ _RUN = re.compile(r"(?:[^\W_]|[^\x00-\x7f])+")
 _WORD_AND_NUMBER = re.compile(r"([A-Za-z]*)(\d*)", re.ASCII)
 _NUMBER, _VOWEL = re.compile(r"[1-9]\d{0,3}|0"), re.compile("[aeiouy]", re.IGNORECASE)
 _HASH = re.compile(r"[0-9a-f]{8,}", re.IGNORECASE)
+# Fields that are titles already, or no words; two letters in a row make a word.
+_NOT_WORDS = frozenset((*TITLE_FIELDS, *FILE_FIELDS, *IMAGE_FIELDS))
+_LETTERS = re.compile(r"[^\W\d_]{2}")
 # What cameras and programs begin names with.
 _COUNTED = frozenset(("image", "img", "imgp", "photo", "pict", "picture", "gopr", "mvi", "vid"))
 # An ending, three digits in a row or an underscore; shorter beginnings have too many files.
@@ -249,14 +253,34 @@ def words_of(
 
 
 def names_in(fields: Mapping[str, Any]) -> list[str]:
-    """Return what an item is called, by its fields; of a file's name, what is words."""
+    """Return what an item is called, by its fields; of a file's name, what is words.
+
+    Titles and names come first, then other fields that are texts, such as the persons in a photo.
+    Links, digests and properties of the file are skipped.
+
+    Examples
+    --------
+    >>> names_in({"person": "Anna", "file": "2019/IMG_0012.jpg", "url": "https://a.example/1"})
+    ['2019', 'Anna']
+    """
     if not fields:  # captions, which searches read by the dozen
         return []
     named = {key: fields[key] for key in TITLE_FIELDS if key in fields}
     named = {key: value for key, value in named.items() if isinstance(value, str)}
     if FILE in named:
         named[FILE] = words_in_path(named[FILE])
-    return list(filter(None, named.values()))
+    others = (value for key, value in fields.items() if key not in _NOT_WORDS and _is_text(value))
+    return [*filter(None, named.values()), *others]
+
+
+def _is_text(value: Any) -> bool:
+    """Whether the value of a field is a text with words."""
+    return (
+        isinstance(value, str)
+        and bool(_LETTERS.search(value))
+        and "://" not in value
+        and not _HASH.fullmatch(value)
+    )
 
 
 @lru_cache(4_096)
