@@ -28,6 +28,7 @@ from acqh.collection.types import (
     SyncReport,
 )
 from acqh.encoders.images import ImageLike, image_limit
+from acqh.encoders.network import batches
 from acqh.errors import CollectionError, CorruptBundleError, InvalidInputError
 from acqh.quantize import Drift
 
@@ -828,8 +829,8 @@ class Collection(OpenCollection):
 
         def pages() -> Iterator[list[tuple[Item, bytes]]]:
             with self._store.reading() as connection:
-                for page in stored.read_pages(connection, size):
-                    yield [(item, item.code) for item in page]
+                pairs = ((item, item.code) for _, item in stored.read_all(connection))
+                yield from batches(pairs, size)
 
         return pages()
 

@@ -1,7 +1,7 @@
 """Add items to an existing collection, and annotate its items with texts and labels."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
@@ -12,7 +12,6 @@ from acqh._core.fields import FILE, FILE_FIELDS, IMAGE
 from acqh._core.runtime import Progress
 from acqh.collection.build.build import kept_image
 from acqh.collection.build.detect import with_tags
-from acqh.collection.build.folder import Source
 from acqh.collection.build.sources import (
     Skipped,
     check_fields,
@@ -23,15 +22,23 @@ from acqh.collection.build.sources import (
 from acqh.collection.disk.model import CHUNK_ROWS, IMAGE_BATCH, ItemFeatures, encode_items
 from acqh.collection.disk.opened import OpenCollection, Opened
 from acqh.collection.store.file import Store
-from acqh.collection.store.items import find_item, insert_items, note_added, read_thumbnail
-from acqh.collection.store.tracked import ids_of_file, relabel, tracks_file
+from acqh.collection.store.items import (
+    changing,
+    find_item,
+    insert_items,
+    note_added,
+    read_thumbnail,
+)
+from acqh.collection.store.tracked import tracked_files
 from acqh.collection.types import AddReport, Item, NoLabels, NoText
 from acqh.data import MultiViewData
 from acqh.encoders.network import batches
-from acqh.errors import CollectionError, MissingItemError
+from acqh.errors import CollectionError
 from acqh.quantize import Drift
 
 _UNKNOWN = "it has nothing that the model knows: no image, no known word, no known label"
+# Items that are annotated in one transaction, which includes the encoding of their texts.
+_ANNOTATED = 256
 
 
 def add_items(
@@ -41,44 +48,56 @@ def add_items(
     *,
     strict: bool = False,
     replacing: bool = False,
-    put: Callable[[Store, list[Item]], list[str | None]] | None = None,
+    put: Callable[[Store, list[Item]], tuple[list[str], Skipped]] | None = None,
 ) -> AddReport:
     """Encode items and store them, all or none or in batches; see `Collection.add`.
 
-    `put`: stores a batch and returns the ids, None for items that are not reported.
+    `put`: stores a batch in place of `insert_items`.
     """
     skipped: Skipped = []
     ids: list[str] = []
     captions: list[Item] = []
-    items = open_source([items] if isinstance(items, Item) else items)
-    total = len(items) if isinstance(items, MultiViewData) else items.n_items
-    if replacing and isinstance(items, Source):
-        items = Source(_but_captions(collection.opened.store, items.items, captions), total)
-    added: list[Drift] = []
-    parts = _coded_parts(collection, items, skipped, strict, added)
-    if strict:
-        # No item is stored before all are checked.
-        all_parts = list(parts)
-        models = {opened for opened, _ in all_parts}
-        one = models.pop() if len(models) == 1 else None
-        parts = iter([(one, [item for _, part in all_parts for item in part])])
-
-    def store(opened: Opened, part: list[Item], coded_with: Opened | None) -> list[str | None]:
-        if opened is not coded_with:  # the collection was retrained in the meantime
-            part = _coded_again(opened, part, skipped, strict)
-        if put is not None:
-            return put(opened.store, part)
-        stored = insert_items(opened.store, part, replacing=replacing, strict=strict)
-        skipped.extend(
-            (item.origin, f"there is an item {item.id!r} already")
-            for item, identifier in zip(part, stored, strict=True)
-            if identifier is None
+    added = [Drift(None)]
+    opened = collection.opened
+    source = open_source([items] if isinstance(items, Item) else items)
+    total: int | None
+    parts: Iterable[MultiViewData | list[Item]]
+    if isinstance(source, MultiViewData):
+        total, parts = len(source), source.chunks(CHUNK_ROWS)
+    elif not opened.facts.encoders:
+        raise CollectionError(
+            "this collection was built from features, so it has no encoders for images and "
+            "texts; add MultiViewData with features of the same kind"
         )
-        return stored
+    else:
+        raw = _but_captions(opened.store, source.items, captions) if replacing else source.items
+        usable = prepared(raw, skipped, strict=strict, ocr=opened.facts.settings.ocr)
+        total, parts = source.n_items, batches(usable, IMAGE_BATCH)
+    put = put or partial(insert_items, replacing=replacing, strict=strict)
 
-    for coded_with, part in parts:
-        stored = collection.apply(partial(store, part=part, coded_with=coded_with))
-        ids += [identifier for identifier in stored if identifier is not None]
+    def add(opened: Opened, part: MultiViewData | list[Item]) -> tuple[list[str], Skipped, Drift]:
+        encoded, unknown, drift = _encode(opened, part, strict)
+        stored, not_stored = put(opened.store, encoded)
+        return stored, unknown + not_stored, drift
+
+    def add_all(now: Opened, encoded: list[Item]) -> tuple[list[str], Skipped]:
+        if now is not opened:  # the collection was retrained in the meantime
+            images = (replace(item, image=kept_image(item, item.thumbnail)) for item in encoded)
+            again = (_encode(now, part, strict)[0] for part in batches(images, IMAGE_BATCH))
+            encoded = [item for part in again for item in part]
+        return put(now.store, encoded)
+
+    if strict:  # no item is stored before all are encoded
+        results = [_encode(opened, part, strict) for part in parts]
+        all_items = [item for encoded, *_ in results for item in encoded]
+        ids, _ = collection.apply(partial(add_all, encoded=all_items))
+        added += [drift for *_, drift in results]
+        progress(len(ids), total, "adding items")
+    for part in () if strict else parts:
+        stored, not_stored, drift = collection.apply(partial(add, part=part))
+        ids += stored
+        skipped += not_stored
+        added.append(drift)
         progress(len(ids) + len(skipped), total, "adding items")
     if ids:
         drift = reduce(Drift.plus, added)
@@ -95,84 +114,25 @@ def _but_captions(store: Store, items: Iterator[Item], captions: list[Item]) -> 
         is_caption = isinstance(item, Item) and item.image is None and item.id is not None
         if is_caption:
             with store.reading() as connection:
-                is_caption = tracks_file(connection, item.id)
+                is_caption = bool(tracked_files(connection, "id = ?", item.id))
         if is_caption:
             captions.append(item)
         else:
             yield item
 
 
-def _coded_parts(
-    collection: OpenCollection,
-    items: MultiViewData | Source,
-    skipped: Skipped,
-    strict: bool,
-    added: list[Drift],
-) -> Iterator[tuple[Opened | None, list[Item]]]:
-    """Yield items in batches, with their codes, and the generation that encoded them.
-
-    Adds the quantization error of the codes to `added`.
-    """
-    if isinstance(items, MultiViewData):
-        for part in items.chunks(CHUNK_ROWS):
-            opened, item_features = collection.opened, (np.arange(len(part)), part)
-            yield opened, _coded(opened, data_items(part), item_features, skipped, strict, added)
-        return
-    if not collection.opened.facts.encoders:
-        raise CollectionError(
-            "this collection was built from features, so it has no encoders for images and "
-            "texts; add MultiViewData with features of the same kind"
-        )
-    usable = prepared(items.items, skipped, strict=strict, ocr=collection.opened.facts.settings.ocr)
-    for batch in batches(usable, IMAGE_BATCH):
-        opened = collection.opened
-        features = _item_features(opened, batch)
-        tagged = _with_tags(opened, batch, features)
-        yield opened, _coded(opened, tagged, features, skipped, strict, added)
-
-
-def _item_features(opened: Opened, items: Sequence[Item]) -> ItemFeatures:
-    images, texts = zip(*((item.image, item.text) for item in items), strict=True)
-    return encode_items(opened.facts.encoders, images, texts)
-
-
-def _with_tags(opened: Opened, items: list[Item], item_features: ItemFeatures) -> list[Item]:
-    """Return items with suggested tags."""
-    rows, features = item_features
-    if features is None or "image" not in features.views:
-        return items
-    chosen = [items[row] for row in rows.tolist()]
-    view = features.views["image"], features.present["image"]
-    tagged = with_tags(chosen, opened.facts.encoders["image"], *view)
-    by_row = dict(zip(rows.tolist(), tagged, strict=True))
-    return [by_row.get(row, item) for row, item in enumerate(items)]
-
-
-def _coded_again(
-    opened: Opened, items: Iterable[Item], skipped: Skipped, strict: bool
-) -> list[Item]:
-    """Encode items with another model, from their stored images."""
-    coded: list[Item] = []
-    for batch in batches(items, IMAGE_BATCH):
-        with_images = [replace(item, image=kept_image(item, item.thumbnail)) for item in batch]
-        coded += _coded(
-            opened, with_images, _item_features(opened, with_images), skipped, strict, []
-        )
-    return coded
-
-
-def _coded(
-    opened: Opened,
-    items: list[Item],
-    item_features: ItemFeatures,
-    skipped: Skipped,
-    strict: bool,
-    added: list[Drift],
-) -> list[Item]:
+def _encode(
+    opened: Opened, part: MultiViewData | list[Item], strict: bool
+) -> tuple[list[Item], Skipped, Drift]:
+    """Return items with codes and suggested tags, skipped ones, and the quantization error."""
+    if isinstance(part, MultiViewData):
+        items: Sequence[Item] = data_items(part)
+        item_features: ItemFeatures = np.arange(len(part)), part
+    else:
+        items, item_features = _with_tags(opened, part)
     labels = [tuple(item.labels) for item in items]
     codes, encoded_from = opened.coder.encode(labels, item_features)
-    added.append(opened.coder.fit_of(codes, labels, item_features))
-    encoded = []
+    encoded, skipped = [], []
     for item, code, by in zip(items, codes, encoded_from, strict=True):
         if by:  # the image is large and not needed any more
             encoded.append(replace(item, image=None, encoded_from=by, code=code.tobytes()))
@@ -180,7 +140,20 @@ def _coded(
             raise CollectionError(f"{item.origin}: {_UNKNOWN}; nothing was added")
         else:
             skipped.append((item.origin, _UNKNOWN))
-    return encoded
+    return encoded, skipped, opened.coder.fit_of(codes, labels, item_features)
+
+
+def _with_tags(opened: Opened, items: list[Item]) -> tuple[list[Item], ItemFeatures]:
+    """Return items with suggested tags, and their features."""
+    images, texts = zip(*((item.image, item.text) for item in items), strict=True)
+    rows, features = encode_items(opened.facts.encoders, images, texts)
+    tagged = dict(enumerate(items))
+    if features is not None and "image" in features.views:
+        view = features.views["image"], features.present["image"]
+        chosen = [items[row] for row in rows.tolist()]
+        tags = with_tags(chosen, opened.facts.encoders["image"], *view)
+        tagged |= dict(zip(rows.tolist(), tags, strict=True))
+    return [*tagged.values()], (rows, features)
 
 
 def annotate_items(
@@ -189,59 +162,38 @@ def annotate_items(
     """Set texts, labels and fields of items; `keep`: missing values do not change an item."""
     skipped: Skipped = []
     ids: list[str] = []
-    for batch in batches(items, CHUNK_ROWS):
-        with collection.opened.store.reading() as connection:
-            annotations = _by_id(connection, batch, skipped)
-        while (
-            annotations
-        ):  # items that another process has changed in the meantime are encoded again
-            done, missing, late = collection.apply(
-                partial(_label, annotations=annotations, keep=keep)
-            )
-            ids += done
-            skipped += missing
-            annotations = {identifier: annotations[identifier] for identifier in late}
+    for batch in batches(items, _ANNOTATED):
+        done, missing = collection.apply(partial(_annotate, annotations=batch, keep=keep))
+        ids += done
+        skipped += missing
         progress(len(ids) + len(skipped), None, "labelling items")
     return AddReport(tuple(ids), tuple(skipped))
 
 
-def _label(
-    opened: Opened, annotations: Mapping[str, Item], keep: bool
-) -> tuple[list[str], Skipped, set[str]]:
-    """Annotate items; return the annotated ids, the unknown ones, and those changed by others."""
-    read, missing = {}, []
-    with opened.store.reading() as connection:
-        for identifier, item in annotations.items():
+def _annotate(opened: Opened, annotations: Sequence[Item], keep: bool) -> tuple[list[str], Skipped]:
+    """Annotate items in one transaction; return the ids of annotated ones, and skipped ones."""
+    skipped: Skipped = []
+    changes: dict[str, tuple[Item, Item]] = {}  # by id; the last of several annotations counts
+    with changing(opened.store) as writer:
+        for annotation in annotations:
             try:
-                read[identifier] = find_item(connection, identifier)
-            except MissingItemError as error:
-                missing.append((item.name, str(error)))
-    annotated = {id_: _with(old, annotations[id_], keep) for id_, (_, old) in read.items()}
-    for id_, (_, old) in read.items():
-        is_text_alone = {"labels", "text"}.issuperset(old.encoded_from.split("+"))
-        if is_text_alone and old.text and not annotated[id_].text:
-            missing.append(
-                (annotations[id_].name, "without its text it has neither image nor text")
-            )
-            del annotated[id_]
-    new = [(*read[id_], item) for id_, item in annotated.items() if item != read[id_][1]]
-    done = relabel(opened.store, _recoded(opened, new)) if new else []
-    late = {str(item.id) for (*_, item), well in zip(new, done, strict=True) if not well}
-    return [identifier for identifier in annotated if identifier not in late], missing, late
-
-
-def _by_id(
-    connection: sqlite3.Connection, items: Iterable[Item], skipped: Skipped
-) -> dict[str, Item]:
-    """Return annotations by the id of the annotated item; the last of several."""
-    by_id = {}
-    for item in items:
-        try:
-            checked = check_fields(item)
-            by_id[_id_meant(connection, checked)] = checked
-        except CollectionError as error:
-            skipped.append((item.name, str(error)))
-    return by_id
+                checked = check_fields(annotation)
+                _, old = find_item(writer.connection, _id_meant(writer.connection, checked))
+                new = _with(old, checked, keep)
+                is_text_alone = {"labels", "text"}.issuperset(old.encoded_from.split("+"))
+                if is_text_alone and old.text and not new.text:
+                    raise CollectionError("without its text it has neither image nor text")
+            except CollectionError as error:
+                skipped.append((annotation.name, str(error)))
+            else:
+                changes[old.id] = old, new
+        changed = [(old, new) for old, new in changes.values() if old != new]
+        for item in _recoded(opened, writer.connection, changed) if changed else ():
+            has_one = item.has_thumbnail
+            thumbnail = read_thumbnail(writer.connection, item.id) if has_one else None
+            writer.remove(item.id)
+            writer.insert(replace(item, thumbnail=thumbnail))
+    return list(changes), skipped
 
 
 def _id_meant(connection: sqlite3.Connection, item: Item) -> str:
@@ -250,7 +202,7 @@ def _id_meant(connection: sqlite3.Connection, item: Item) -> str:
     name = item.fields.get(FILE) or item.fields.get(IMAGE)
     if not isinstance(name, str):
         raise CollectionError("it has no id, file or image that says which item is meant")
-    ids = ids_of_file(connection, name)
+    ids = [file.id for file in tracked_files(connection, "name = ?", name)]
     if len(ids) > 1:
         several = ", ".join(map(repr, ids))
         raise CollectionError(f"{name!r} is a file of several folders; give the id: {several}")
@@ -277,8 +229,10 @@ def _with(old: Item, annotation: Item, keep: bool) -> Item:
     )
 
 
-def _recoded(opened: Opened, changes: Sequence[tuple[int, Item, Item]]) -> list[tuple[int, Item]]:
-    """Return items with their numbers, encoded from their new texts and labels.
+def _recoded(
+    opened: Opened, connection: sqlite3.Connection, changes: Sequence[tuple[Item, Item]]
+) -> list[Item]:
+    """Return the new ones of old and new items, encoded from their new texts and labels.
 
     The contribution of an image is taken from the stored code. If only the image is left, it is
     encoded again.
@@ -290,37 +244,35 @@ def _recoded(opened: Opened, changes: Sequence[tuple[int, Item, Item]]) -> list[
         item_features = encode_items(texts, [], [item.text for item in items])
         return [item.labels for item in items], item_features
 
-    is_changed = [(old.text, old.labels) != (new.text, new.labels) for _, old, new in changes]
-    before, after = [old for _, old, _ in changes], [new for _, _, new in changes]
+    before, after = zip(*changes, strict=True)
     text_parts = part(after)
     codes, encoded_from = coder.encode(*text_parts)
     old_codes = np.array([list(old.code) for old in before], dtype=np.uint8)
     moved = coder.encode_change(old_codes, part(before), text_parts)
     recoded = []
-    for row, (number, old, new) in enumerate(changes):
+    for row, (old, new) in enumerate(changes):
         rest = [
             source for source in old.encoded_from.split("+") if source not in ("labels", *texts)
         ]
-        if not is_changed[row] or not (encoded_from[row] or rest):
+        is_changed = (old.text, old.labels) != (new.text, new.labels)
+        if not is_changed or not (encoded_from[row] or rest):
             code, by = old.code, old.encoded_from
         elif not encoded_from[row]:
-            code, by = _code_of_image(opened, new), "+".join(rest)
+            code, by = _code_of_image(opened, connection, new), "+".join(rest)
         elif rest:
             parts = {*encoded_from[row].split("+"), *rest}
             order = ("labels", *coder.model.n_features_in_)
             code, by = moved[row].tobytes(), "+".join(source for source in order if source in parts)
         else:
             code, by = codes[row].tobytes(), encoded_from[row]
-        recoded.append((number, replace(new, code=code, encoded_from=by)))
+        recoded.append(replace(new, code=code, encoded_from=by))
     return recoded
 
 
-def _code_of_image(opened: Opened, item: Item) -> bytes:
+def _code_of_image(opened: Opened, connection: sqlite3.Connection, item: Item) -> bytes:
     """Return the code of an item from its image alone, if that is stored."""
     if not item.has_thumbnail or "image" not in opened.facts.encoders:
         return item.code
-    with opened.store.reading() as connection:
-        thumbnail = read_thumbnail(connection, item.id)
-    image_alone = replace(item, image=kept_image(item, thumbnail), text="")
-    codes, _ = opened.coder.encode([()], _item_features(opened, [image_alone]))
+    image = kept_image(item, read_thumbnail(connection, item.id))
+    codes, _ = opened.coder.encode([()], encode_items(opened.facts.encoders, [image], [""]))
     return bytes(codes[0])

@@ -43,7 +43,7 @@ from acqh.collection.store.items import (
     changes_since,
     changing,
     insert_thumbnails,
-    read_pages,
+    read_all,
     read_thumbnail,
 )
 from acqh.collection.types import BuildSettings, Item
@@ -194,10 +194,9 @@ def _store(
 def kept_items(store: Store) -> Iterator[Item]:
     """Yield all items with their images."""
     with store.reading() as connection:
-        for page in read_pages(connection, IMAGE_BATCH):
-            for item in page:
-                picture = read_thumbnail(connection, item.id) if item.has_thumbnail else None
-                yield replace(item, image=kept_image(item, picture))
+        for _, item in read_all(connection):
+            picture = read_thumbnail(connection, item.id) if item.has_thumbnail else None
+            yield replace(item, image=kept_image(item, picture))
 
 
 def kept_image(item: Item, thumbnail: bytes | None) -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass, field
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from acqh._core.fields import FILE
 from acqh._core.runtime import Progress
@@ -24,7 +25,6 @@ _SMALL_SHARE = 0.05
 # A missing folder counts as moved if at least this share of its content is found.
 _SAME_FOLDER = 0.5
 _N_NAMED = 5
-_LATE = "its item was given another text or label while it was read; sync again"
 
 
 def sync(
@@ -37,8 +37,8 @@ def sync(
     forget: bool,
 ) -> SyncReport:
     """Apply the changes in a folder of images; see `Collection.sync`."""
-    items = tracked.tracked_files(collection.opened.store)
-    removed = tracked.tombstones(collection.opened.store)
+    with collection.opened.store.reading() as connection:
+        items, removed = tracked.tracked_files(connection), tracked.tombstones(connection)
     listing = list_images(folder, {file.folder for file in (*items, *removed)})
     plan = _compare(items, removed, listing, say)
     if dry_run:
@@ -253,21 +253,23 @@ def _check_readable(plan: _Plan, listing: Listing, say: Progress) -> None:
 
 def _carry_out(plan: _Plan, collection: OpenCollection, say: Progress) -> SyncReport:
     # Moves first: after a crash, the next run does not mistake moved items for new ones.
-    moves = [(item, file, file.fields(item.digest)) for item, file in plan.renamed]
+    moves: list[tuple[TrackedFile, str, Mapping[str, Any]]] = [
+        (item, str(file.folder), file.fields(item.digest))
+        for item, file in (*plan.renamed, *plan.removed)
+    ]
     moves += [
-        (item, file, {FILE: file.name})  # size and time are updated after the file is read
+        (item, str(file.folder), {FILE: file.name})  # the others once the file was read
         for item, file in plan.changed
         if item.path != file.path
     ]
-    moves += [(item, file, file.fields(item.digest)) for item, file in plan.removed]
     if moves:
-        placed = [(item, str(file.folder), file.name, fields) for item, file, fields in moves]
-        collection.apply(lambda opened: tracked.move_items(opened.store, placed))
+        collection.apply(lambda opened: tracked.move_items(opened.store, moves))
     deleted: list[str] = []
     if plan.deleted:
         deleted = collection.apply(lambda opened: tracked.remove_gone(opened.store, plan.deleted))
     if deleted:  # for example, if an image was moved to another folder, which was synced first
-        metadata = tracked.inherited(collection.opened.store, plan.deleted)
+        with collection.opened.store.reading() as connection:
+            metadata = tracked.inherited(connection, plan.deleted)
         annotate_items(collection, metadata.values(), say, keep=True)
         collection.apply(lambda opened: tracked.forget(opened.store, metadata))
     files = [(file, item.id) for item, file in plan.changed]
@@ -275,7 +277,6 @@ def _carry_out(plan: _Plan, collection: OpenCollection, say: Progress) -> SyncRe
     writer = tracked.FileWriter(plan.restored)
     source = Source(_items_to_read(files, plan.restored, collection.opened.store), len(files))
     ids, unreadable = astuple(add_items(collection, source, say, put=writer.put))
-    late = tuple((name, _LATE) for name in writer.late)
     changed = {item.id for item, _ in plan.changed}
     return SyncReport(
         new=tuple(identifier for identifier in ids if identifier not in changed),
@@ -283,7 +284,7 @@ def _carry_out(plan: _Plan, collection: OpenCollection, say: Progress) -> SyncRe
         moved=plan.moved,
         deleted=tuple(deleted),
         n_unchanged=plan.n_unchanged + len(writer.done),
-        unreadable=(*plan.unread.items(), *unreadable, *late),
+        unreadable=(*plan.unread.items(), *unreadable),
     )
 
 

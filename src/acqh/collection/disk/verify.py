@@ -175,13 +175,8 @@ def _check_lookups(connection: sqlite3.Connection) -> Iterator[str]:
     with closing(sqlite3.connect("")) as other:  # a temporary file
         other.executescript(SCHEMA)
         writer = items.Writer(other, 0)
-        rows = connection.execute(
-            "SELECT number, text, labels, fields, metadata "
-            "FROM items LEFT JOIN detected USING (number)"
-        )
-        for number, text, labels, fields, metadata in rows:
-            detected = items.parsed_detected(metadata)
-            writer.derive(number, text, *items.parsed(labels, fields), detected)
+        for number, item in items.read_all(connection):
+            writer.derive(number, item)
         for table in ("item_values", "words", "detected_words"):
             of_words = table != "item_values"
             for database in (connection, other) if of_words else ():

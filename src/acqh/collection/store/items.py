@@ -182,11 +182,10 @@ def _size_of(values: Mapping[str, Any]) -> int:
     return _ITEM_OVERHEAD + sum(map(len, map(str, texts)))
 
 
-def read_pages(connection: sqlite3.Connection, size: int) -> Iterator[list[Item]]:
-    """Yield all items in order of insertion, some at a time."""
+def read_all(connection: sqlite3.Connection) -> Iterator[tuple[int, Item]]:
+    """Yield all items with their numbers, in order of insertion."""
     rows = connection.execute(f"{_READ} ORDER BY i.number")
-    while page := rows.fetchmany(size):
-        yield [Item(**_fields(row)) for row in page]
+    return ((row[0], Item(**_fields(row))) for row in rows)
 
 
 def _fields(row: Sequence[Any]) -> dict[str, Any]:
@@ -340,25 +339,23 @@ def _codes(rows: Iterable[tuple[int, bytes]], code_bytes: int) -> tuple[Ints, Ar
     return np.array(numbers, dtype=np.int64), table
 
 
-def value_rows(
-    number: int, labels: Sequence[str], fields: Mapping[str, Any], detected: Mapping[str, Any]
-) -> list[tuple[str, Any, int]]:
+def value_rows(number: int, item: Item) -> list[tuple[str, Any, int]]:
     """Return the name and value of what an item is filtered by, and its number.
 
     Those are its labels and fields, and of what was detected the date, the kind and each tag,
     unless the item has a field of that name.
     """
-    rows = [(LABEL, label, number) for label in dict.fromkeys(labels)]
-    rows += ((name, stored(value), number) for name, value in fields.items())
-    if detected:
-        rows += (
-            (name, detected[name], number)
-            for name in (DATE, KIND)
-            if name in detected and name not in fields
-        )
-        if TAG not in fields:
-            rows += ((TAG, tag, number) for tag in detected.get(TAGS, ()))
-    return rows
+    values = [(LABEL, label) for label in item.labels]
+    values += ((name, stored(value)) for name, value in item.fields.items())
+    detected = {name: [item.detected[name]] for name in (DATE, KIND) if name in item.detected}
+    detected[TAG] = list(item.detected.get(TAGS, ()))
+    values += (
+        (name, value)
+        for name, found in detected.items()
+        if name not in item.fields
+        for value in found
+    )
+    return [(name, value, number) for name, value in values]
 
 
 def parsed_detected(metadata: Any) -> dict[str, Any]:
@@ -410,16 +407,12 @@ class Writer:
     def insert(self, item: Item) -> str:
         """Add an item that has an id; it tracks its file, if it has a folder."""
         self.revision += 1
-        labels = json.dumps(item.labels, ensure_ascii=False)
-        fields = json.dumps(item.fields, ensure_ascii=False)
-        row = (item.id, item.text, labels, fields, item.encoded_from, item.code)
         self.connection.execute(
-            "INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (self.revision, *row, checksum(*row)),
+            "INSERT INTO items VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (self.revision, *_row_of(item))
         )
         _insert_thumbnails(self.connection, [(self.revision, item.thumbnail)])
         self._put_detected(self.revision, item.detected)
-        self.derive(self.revision, item.text, item.labels, item.fields, item.detected)
+        self.derive(self.revision, item)
         if item.folder:
             self.track(self.revision, item.folder, item.fields[FILE])
         return str(item.id)
@@ -429,34 +422,31 @@ class Writer:
         self.revision += 1
         self.connection.execute("DELETE FROM thumbnails WHERE number = ?", (self.revision,))
 
-    def remove(self, identifier: str) -> None:
-        """Remove an item; raise MissingItemError where there is none."""
-        columns = "number, text, labels, fields"
-        number, text, *encoded, detected = self._fields(identifier, columns, "removed")
+    def remove(self, identifier: str) -> Item:
+        """Remove an item and return it; raise MissingItemError if there is none."""
+        number, item = find_item(self.connection, identifier)
         self.revision += 1
-        self.derive(number, text, *parsed(*encoded), detected, remove=True)
+        self.derive(number, item, remove=True)
         self.connection.execute("DELETE FROM items WHERE number = ?", (number,))
         self.connection.execute("INSERT INTO removals VALUES (?, ?)", (self.revision, number))
+        return item
 
     def set_fields(self, identifier: str, values: Mapping[str, Any]) -> None:
         """Set some fields of an item; the others stay. Its date may be that of its file."""
-        columns = "number, text, labels, fields, encoded_from, code"
-        number, text, labels, old, *coded, old_detected = self._fields(
-            identifier, columns, "changed"
-        )
-        names, before = parsed(labels, old)
-        after, detected = before | dict(values), dict(old_detected)
-        if old_detected.get(DATE_SOURCE) in ("name", "file"):
-            date = date_of_file(str(after.get(FILE, "")), str(after.get(MODIFIED, "")))
-            detected |= dict(zip((DATE, DATE_SOURCE), date, strict=True))
-        fields = json.dumps(after, ensure_ascii=False)
-        self.derive(number, text, names, before, old_detected, remove=True)
+        number, old = find_item(self.connection, identifier)
+        new = replace(old, fields={**old.fields, **values})
+        if old.detected.get(DATE_SOURCE) in ("name", "file"):
+            date = date_of_file(str(new.fields.get(FILE, "")), str(new.fields.get(MODIFIED, "")))
+            dated = dict(zip((DATE, DATE_SOURCE), date, strict=True))
+            new = replace(new, detected={**old.detected, **dated})
+        self.derive(number, old, remove=True)
         self.connection.execute(
-            "UPDATE items SET fields = ?, checksum = ? WHERE number = ?",
-            (fields, checksum(identifier, text, labels, fields, *coded), number),
+            "UPDATE items SET (id, text, labels, fields, encoded_from, code, checksum) = "
+            "(?, ?, ?, ?, ?, ?, ?) WHERE number = ?",
+            (*_row_of(new), number),
         )
-        self._put_detected(number, detected)
-        self.derive(number, text, names, after, detected)
+        self._put_detected(number, new.detected)
+        self.derive(number, new)
         self.revision += 1
 
     def track(self, number: int, folder: str, name: str) -> None:
@@ -473,26 +463,6 @@ class Writer:
         row = first_row(self.connection, statement, folder, name)
         return None if row is None else str(row[0])
 
-    def keep_tracking(self, item: Item) -> Item:
-        """Return an item that tracks the file which the one of its id tracks."""
-        statement = (
-            "SELECT folder, fields FROM tracked_files JOIN items USING (number) WHERE id = ?"
-        )
-        row = first_row(self.connection, statement, item.id)
-        if row is None or item.folder:
-            return item
-        folder, fields = row
-        stored_fields = parsed("[]", fields)[1]
-        facts = {name: value for name, value in stored_fields.items() if name in FILE_FIELDS}
-        return replace(item, folder=folder, fields={**item.fields, **facts})
-
-    def _fields(self, identifier: str, columns: str, done: str) -> Any:
-        row = first_row(self.connection, f"SELECT {columns} FROM items WHERE id = ?", identifier)  # noqa: S608
-        if row is None:
-            raise MissingItemError(f"no item has the id {identifier!r}; nothing was {done}")
-        detected = "SELECT metadata FROM detected WHERE number = ?"
-        return *row, parsed_detected(*(first_row(self.connection, detected, row[0]) or (None,)))
-
     def _put_detected(self, number: int, detected: Mapping[str, Any]) -> None:
         """Store what was detected, in place of what was there."""
         self.connection.execute("DELETE FROM detected WHERE number = ?", (number,))
@@ -501,23 +471,23 @@ class Writer:
             row = number, metadata, checksum(metadata)
             self.connection.execute("INSERT INTO detected VALUES (?, ?, ?)", row)
 
-    def derive(
-        self,
-        number: int,
-        text: str,
-        labels: Sequence[str],
-        fields: Mapping[str, Any],
-        detected: Mapping[str, Any],
-        *,
-        remove: bool = False,
-    ) -> None:
+    def derive(self, number: int, item: Item, *, remove: bool = False) -> None:
         """Add what an item is found by, its values and words; or take them out."""
         statement = "INSERT INTO item_values VALUES (?, ?, ?)"
         if remove:
             statement = "DELETE FROM item_values WHERE name = ? AND value = ? AND number = ?"
-        self.connection.executemany(statement, value_rows(number, labels, fields, detected))
-        change_words(self.connection, number, *words_of(text, labels, fields), remove=remove)
-        change_detected_words(self.connection, number, detected, remove=remove)
+        self.connection.executemany(statement, value_rows(number, item))
+        words = words_of(item.text, item.labels, item.fields)
+        change_words(self.connection, number, *words, remove=remove)
+        change_detected_words(self.connection, number, item.detected, remove=remove)
+
+
+def _row_of(item: Item) -> tuple[Any, ...]:
+    """Return the columns of an item after its number, the checksum at the end."""
+    labels = json.dumps(item.labels, ensure_ascii=False)
+    fields = json.dumps(item.fields, ensure_ascii=False)
+    row = (item.id, item.text, labels, fields, item.encoded_from, item.code)
+    return *row, checksum(*row)
 
 
 @contextmanager
@@ -525,7 +495,10 @@ def changing(store: Store) -> Iterator[Writer]:
     """Give what changes items, all in one transaction."""
     with store.writing() as connection:
         writer = Writer(connection, read_revision(connection))
+        before = writer.revision
         yield writer
+        if writer.revision == before:
+            return
         rows = ((writer.revision, "revision"), (now(), "changed"))
         connection.executemany("UPDATE meta SET value = ? WHERE name = ?", rows)
         # Those that no index needs to catch up.
@@ -535,31 +508,32 @@ def changing(store: Store) -> Iterator[Writer]:
 
 def insert_items(
     store: Store, items: Sequence[Item], *, replacing: bool = False, strict: bool = False
-) -> list[str | None]:
+) -> tuple[list[str], list[tuple[str, str]]]:
     """Add items, all in one transaction.
 
     `replacing`: put an item in place of the one that has its id or tracks the same file, and let it
     track this file still; otherwise it is skipped. `strict`: raise instead of skipping, and add
-    none. Returns the id of each item, None for skipped ones.
+    none. Returns the ids of added items, and the names of skipped ones with the reason.
     """
-    ids: list[str | None] = []
+    ids, skipped = [], []
     with changing(store) as writer:
         for new_item in items:
             item = new_item
             if item.folder and (identifier := writer.tracker(item.folder, item.fields[FILE])):
                 item = replace(item, id=identifier)
             if find_number(writer.connection, item.id) is not None:
+                reason = f"there is an item {item.id!r} already"
                 if not replacing and strict:
-                    raise DuplicateIdError(
-                        f"{item.origin}: there is an item {item.id!r} already; nothing was added"
-                    )
+                    raise DuplicateIdError(f"{item.origin}: {reason}; nothing was added")
                 if not replacing:
-                    ids.append(None)
+                    skipped.append((item.origin, reason))
                     continue
-                item = writer.keep_tracking(item)
-                writer.remove(item.id)
+                old = writer.remove(item.id)
+                if old.folder and not item.folder:
+                    facts = {k: v for k, v in old.fields.items() if k in FILE_FIELDS}
+                    item = replace(item, folder=old.folder, fields={**item.fields, **facts})
             ids.append(writer.insert(item))
-    return ids
+    return ids, skipped
 
 
 def insert_thumbnails(store: Store, start: int, thumbnails: Sequence[bytes | None]) -> None:
