@@ -33,7 +33,7 @@ from PIL import Image
 
 import acqh
 from acqh.collection import Collection, Item
-from acqh.collection.disk.verify import verify_collection
+from acqh.collection.verify import verify_collection
 from acqh.data import list_chunks, read, read_chunks, read_records
 from acqh.encoders import make_encoder, read_image
 from acqh.errors import AcqhError

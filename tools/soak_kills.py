@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 from acqh.collection import Collection
-from acqh.collection.disk.generations import generation_of
-from acqh.collection.disk.verify import verify_collection
+from acqh.collection.generations import generation_of
+from acqh.collection.verify import verify_collection
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "collection"))
 import changers

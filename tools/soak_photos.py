@@ -24,7 +24,7 @@ import numpy as np
 from PIL import Image
 
 from acqh.collection import Collection, Item
-from acqh.collection.disk.verify import verify_collection
+from acqh.collection.verify import verify_collection
 from acqh.export import site
 
 N_PHOTOS = 12

@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any
 
 from acqh.collection import Collection, Item
-from acqh.collection.disk.generations import generation_of
-from acqh.collection.disk.verify import verify_collection
+from acqh.collection.generations import generation_of
+from acqh.collection.verify import verify_collection
 from acqh.errors import ReplacedError
 
 WORDS = ["cat", "car", "sea", "rose"]

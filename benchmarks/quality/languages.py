@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from acqh.collection.disk.model import CAPTION, phrase
+from acqh.collection.model import CAPTION, phrase
 from acqh.encoders import EfficientNetLite0, MiniLM, builtin_model
 from acqh.encoders.languages import encode_other, is_english
 from benchmarks._measure import COCO, emit

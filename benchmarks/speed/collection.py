@@ -17,7 +17,7 @@ import numpy as np
 
 import acqh
 from acqh.collection import Collection
-from acqh.collection.disk.verify import verify_collection
+from acqh.collection.verify import verify_collection
 from benchmarks._measure import emit, seconds, timed
 
 N_ITEMS = 50_000

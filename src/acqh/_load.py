@@ -122,7 +122,7 @@ def verify(path: Path) -> "BundleReport | acqh.collection.CollectionReport":
     """
     report = verify_bundle(path)
     if report.kind == "collection":
-        from acqh.collection.disk.verify import verify_collection
+        from acqh.collection.verify import verify_collection
 
         return verify_collection(path)
     if not report.ok or report.kind not in _OPEN:

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from acqh._core.runtime import Progress
 from acqh.collection import Collection, Item
-from acqh.collection.disk import opened as _cache
-from acqh.collection.disk.generations import current_folder
-from acqh.collection.disk.verify import verify_collection
+from acqh.collection import opened as _cache
+from acqh.collection.generations import current_folder
+from acqh.collection.verify import verify_collection
 from acqh.errors import CollectionError
 
 _cache.MAX_FEW = 0  # so that there is an index to be left behind

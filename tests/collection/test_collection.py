@@ -6,7 +6,7 @@ from PIL import Image
 
 import acqh
 from acqh.collection import Collection, Item
-from acqh.collection.disk.generations import current_folder, generation_of
+from acqh.collection.generations import current_folder, generation_of
 from acqh.errors import (
     CollectionError,
     InvalidInputError,
@@ -162,7 +162,7 @@ def test_explanations_add_up_to_the_scores(collection):
 
 def test_verify_finds_nothing_wrong_with_a_new_collection(collection, make_items, monkeypatch):
     assert collection.verify().notes == ()
-    monkeypatch.setattr("acqh.collection.disk.opened.MAX_FEW", 0)  # so that there is an index
+    monkeypatch.setattr("acqh.collection.opened.MAX_FEW", 0)  # so that there is an index
     collection.opened.index.save()
     collection.add(make_items(2, seed=3, prefix="more"))
     report = collection.verify()
@@ -178,8 +178,8 @@ def test_restricted_searches_are_the_whole_ones_without_the_others(
     tmp_path, make_items, where, few, monkeypatch
 ):
     # Of two of these conditions few items are left, which then are indexed by themselves.
-    monkeypatch.setattr("acqh.collection.disk.opened.MAX_FEW", few)
-    monkeypatch.setattr("acqh.collection.disk.opened._SMALL_PART", 15)
+    monkeypatch.setattr("acqh.collection.opened.MAX_FEW", few)
+    monkeypatch.setattr("acqh.collection.opened._SMALL_PART", 15)
     items = make_items(150)
     with Collection.build(
         items, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"

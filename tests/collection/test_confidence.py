@@ -7,9 +7,8 @@ import warnings
 import numpy as np
 import pytest
 
-from acqh.collection import Collection, Item
-from acqh.collection.disk import model
-from acqh.collection.disk.generations import current_folder
+from acqh.collection import Collection, Item, model
+from acqh.collection.generations import current_folder
 from acqh.data import MultiViewData
 from acqh.encoders import minilm
 from phone_folder import make_phone_folder

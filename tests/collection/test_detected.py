@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from acqh.collection import Collection, Item
-from acqh.collection.disk.generations import current_folder
+from acqh.collection.generations import current_folder
 from acqh.errors import CollectionError, CorruptBundleError
 from acqh.export import site
 from phone_folder import draw_photo, exif_of, make_phone_folder

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from acqh.collection import Collection, Item
-from acqh.collection.disk.generations import generation_of, is_vacant, remove_unused
-from acqh.collection.disk.verify import verify_collection
+from acqh.collection.generations import generation_of, is_vacant, remove_unused
+from acqh.collection.verify import verify_collection
 from acqh.errors import CollectionError, ReplacedError
 
 Image = pytest.importorskip("PIL.Image")

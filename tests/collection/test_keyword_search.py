@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from acqh.collection import Collection, Item
-from acqh.collection.disk.generations import current_folder
-from acqh.collection.disk.verify import verify_collection
+from acqh.collection.generations import current_folder
 from acqh.collection.search.rank import fuse
 from acqh.collection.store.file import WORDS_SCHEMA
 from acqh.collection.store.vocabulary import WordIndex
@@ -23,6 +22,7 @@ from acqh.collection.store.words import (
     words_in_path,
     words_of,
 )
+from acqh.collection.verify import verify_collection
 from acqh.errors import CollectionError
 
 CAPTIONS = {

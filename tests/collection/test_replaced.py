@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from acqh.collection import Collection, Item
-from acqh.collection.disk.generations import generation_of, remove_unused
-from acqh.collection.disk.verify import verify_collection
+from acqh.collection.generations import generation_of, remove_unused
+from acqh.collection.verify import verify_collection
 from acqh.errors import ReplacedError
 
 KINDS = {"animal": "dog cat fur", "flower": "rose tulip petal", "vehicle": "car wheel engine"}

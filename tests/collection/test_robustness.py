@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from acqh.collection import Collection, Item
-from acqh.collection.disk.generations import current_folder
-from acqh.collection.disk.verify import verify_collection
+from acqh.collection.generations import current_folder
+from acqh.collection.verify import verify_collection
 from acqh.errors import AcqhError, CollectionError, CorruptBundleError
 
 PROGRAM = [sys.executable, str(Path(__file__).with_name("fault_programs.py"))]
@@ -102,7 +102,7 @@ def test_changes_of_one_process_are_visible_in_another(path, make_items):
 
 @pytest.mark.parametrize("damage", ["missing", "flipped", "emptied", "no JSON", "of another build"])
 def test_a_lost_or_damaged_index_is_made_anew(path, built, damage, caplog, make_items, monkeypatch):
-    monkeypatch.setattr("acqh.collection.disk.opened.MAX_FEW", 0)
+    monkeypatch.setattr("acqh.collection.opened.MAX_FEW", 0)
     for record in (built, path):
         Collection.open(record).close()
     index = current_folder(path) / "index"
@@ -134,7 +134,7 @@ def test_a_lost_or_damaged_index_is_made_anew(path, built, damage, caplog, make_
 def test_removals_are_forgotten_and_indexes_far_behind_are_made_again(
     path, make_items, monkeypatch
 ):
-    monkeypatch.setattr("acqh.collection.disk.opened.MAX_FEW", 0)
+    monkeypatch.setattr("acqh.collection.opened.MAX_FEW", 0)
     monkeypatch.setattr("acqh.collection.store.items._KEPT_CHANGES", 4)
     with Collection.open(path) as behind:
         n_items = len(behind)

@@ -8,8 +8,8 @@ from PIL import Image
 
 import acqh
 from acqh.collection import BuildSettings, Collection, Item
-from acqh.collection.disk.facts import read_facts, write_facts
-from acqh.collection.disk.generations import current_folder
+from acqh.collection.generations import current_folder
+from acqh.collection.model import read_facts, write_facts
 from acqh.encoders import HogColor
 from acqh.errors import CorruptBundleError, ImageError
 

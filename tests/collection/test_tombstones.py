@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from acqh.collection import Collection, Item
-from acqh.collection.disk.generations import current_folder
+from acqh.collection.generations import current_folder
 
 Image = pytest.importorskip("PIL.Image")
 SMALL = {"image_encoder": "hog", "text_encoder": "tfidf", "n_components": 2, "n_codebooks": 2}

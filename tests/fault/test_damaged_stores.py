@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from acqh.collection import Collection, Item
-from acqh.collection.disk.generations import current_folder
-from acqh.collection.disk.verify import verify_collection
+from acqh.collection.generations import current_folder
+from acqh.collection.verify import verify_collection
 from acqh.errors import AcqhError, CollectionError, CorruptBundleError
 
 KINDS = {"animal": "dog cat fur", "flower": "rose tulip petal", "vehicle": "car wheel engine"}

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from acqh.collection import Collection
-from acqh.collection.disk.generations import current_folder
+from acqh.collection.generations import current_folder
 
 JSON = {"content-type": "application/json"}
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from acqh.collection import Collection
-from acqh.collection.disk.generations import current_folder, use_current
+from acqh.collection.generations import current_folder, use_current
 from acqh.serve import Settings
 from acqh.serve.live import Live
 from acqh.serve.metrics import FOLDER, Metrics

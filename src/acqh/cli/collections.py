@@ -141,7 +141,7 @@ def build(
     """
     from acqh.collection import Collection
     from acqh.collection.build.sources import kind_of
-    from acqh.collection.disk.generations import is_vacant
+    from acqh.collection.generations import is_vacant
     from acqh.encoders.models import is_model_name
 
     _check_source(source)
@@ -258,7 +258,7 @@ def open_folder(
     """
     from acqh.cli.search import serve
     from acqh.collection.build.sources import kind_of
-    from acqh.collection.disk.generations import is_vacant
+    from acqh.collection.generations import is_vacant
     from acqh.io.manifest import MANIFEST_NAME
 
     _check_source(source)
@@ -472,7 +472,7 @@ def sync(
     from acqh.collection import Collection, SyncReport
     from acqh.collection.build.folder import folder_items
     from acqh.collection.build.sources import prepared
-    from acqh.collection.disk.generations import is_vacant
+    from acqh.collection.generations import is_vacant
 
     if folder is not None and folder.suffix == ".acqh" != path.suffix:
         raise BadParameter(f"the collection comes first; use: acqh sync {folder} {path}")
@@ -660,7 +660,7 @@ def verify(
     Documentation: docs/reference/file-format.md
     """
     if clean:
-        from acqh.collection.disk.generations import remove_unused
+        from acqh.collection.generations import remove_unused
 
         n_bytes = remove_unused(path)
         output.note(f"Removed {n_bytes:,} bytes of interrupted builds from {path}.")

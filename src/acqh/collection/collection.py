@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from acqh._core.arrays import Floats, check_positive_int
 from acqh._core.runtime import Progress, RandomState, no_progress, suggest_keywords
-from acqh.collection.disk.facts import site_key_of
-from acqh.collection.disk.generations import new_generation, size_on_disk
-from acqh.collection.disk.opened import OpenCollection, Opened
+from acqh.collection.generations import new_generation, size_on_disk
+from acqh.collection.model import site_key_of
+from acqh.collection.opened import OpenCollection, Opened
 from acqh.collection.search.query import FeatureRow, Where, browse, search
 from acqh.collection.store import items as stored
 from acqh.collection.store.file import WRITE_TIMEOUT_SECONDS, Store, read_revision, read_text
@@ -914,6 +914,6 @@ class Collection(OpenCollection):
 
 
 def _report_on(folder: Path) -> CollectionReport:
-    from acqh.collection.disk.verify import verify_collection
+    from acqh.collection.verify import verify_collection
 
     return verify_collection(folder)

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from acqh._core.imports import require
 from acqh.collection import Collection
-from acqh.collection.disk.generations import generation_of
+from acqh.collection.generations import generation_of
 from acqh.errors import (
     AcqhError,
     CollectionError,

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from acqh.collection import Collection
-from acqh.collection.disk.verify import check_store
+from acqh.collection.verify import check_store
 from acqh.errors import AcqhError, CorruptBundleError
 
 # Other processes come first.

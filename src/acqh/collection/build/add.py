@@ -19,8 +19,8 @@ from acqh.collection.build.sources import (
     open_source,
     prepared,
 )
-from acqh.collection.disk.model import CHUNK_ROWS, IMAGE_BATCH, ItemFeatures, encode_items
-from acqh.collection.disk.opened import OpenCollection, Opened
+from acqh.collection.model import CHUNK_ROWS, IMAGE_BATCH, ItemFeatures, encode_items
+from acqh.collection.opened import OpenCollection, Opened
 from acqh.collection.store.file import Store
 from acqh.collection.store.items import (
     changing,

@@ -24,19 +24,23 @@ from acqh.collection.build.detect import with_tags
 from acqh.collection.build.folder import Source
 from acqh.collection.build.learn import expected_error, learn
 from acqh.collection.build.sources import Skipped, data_items, label_sets, open_source, prepared
-from acqh.collection.disk.facts import INDEX, MODEL, Facts, read_facts, write_facts
-from acqh.collection.disk.generations import ITEMS
-from acqh.collection.disk.model import (
+from acqh.collection.generations import ITEMS
+from acqh.collection.model import (
     CHUNK_ROWS,
     IMAGE_BATCH,
+    INDEX,
+    MODEL,
     Coder,
     Encoders,
+    Facts,
     encode_view,
     fit_builtin_model,
+    read_facts,
     share_space,
     unrelated_queries,
+    write_facts,
 )
-from acqh.collection.disk.opened import IndexCache, Opened
+from acqh.collection.opened import IndexCache, Opened
 from acqh.collection.store.file import Store, create_store, open_store
 from acqh.collection.store.items import (
     carry_over,

@@ -25,7 +25,7 @@ from acqh._core.fields import (
     TEXT_IN_IMAGE,
 )
 from acqh._core.imports import require
-from acqh.collection.disk.model import makes_builtin_features
+from acqh.collection.model import makes_builtin_features
 from acqh.collection.types import Item
 from acqh.encoders import builtin_model
 from acqh.encoders.images import image_date, read_header

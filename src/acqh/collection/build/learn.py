@@ -8,7 +8,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats
 from acqh._core.runtime import Progress, no_progress
-from acqh.collection.disk.model import (
+from acqh.collection.model import (
     BARE,
     CAPTION,
     CHUNK_ROWS,

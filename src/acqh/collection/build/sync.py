@@ -10,7 +10,7 @@ from acqh._core.fields import FILE
 from acqh._core.runtime import Progress
 from acqh.collection.build.add import add_items, annotate_items
 from acqh.collection.build.folder import ImageFile, Listing, Source, list_images
-from acqh.collection.disk.opened import OpenCollection
+from acqh.collection.opened import OpenCollection
 from acqh.collection.store import tracked
 from acqh.collection.store.file import Store
 from acqh.collection.store.items import find_number

@@ -22,7 +22,7 @@ from acqh._core.arrays import Array, Floats, Ints, slices
 from acqh._core.fields import BYTES, DATE, DIGEST, FILE
 from acqh._core.imports import require
 from acqh._core.runtime import Progress
-from acqh.collection.disk.opened import Opened
+from acqh.collection.opened import Opened
 from acqh.collection.search.rank import match_of
 from acqh.collection.search.same_image import CROPS, Picture, compare, cropping
 from acqh.collection.store.items import find_item, read_pictures, read_thumbnail

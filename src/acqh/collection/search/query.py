@@ -15,7 +15,7 @@ import numpy as np
 
 from acqh._core.arrays import Floats, Ints, Matrix, check_positive_int, is_sparse
 from acqh._core.fields import DATE, FIELDS, TAG, TAGS
-from acqh.collection.disk.opened import Opened
+from acqh.collection.opened import Opened
 from acqh.collection.search.periods import Period, find_period
 from acqh.collection.search.rank import (
     FUSED_PARTS,

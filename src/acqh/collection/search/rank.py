@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from acqh._core.arrays import Floats, Ints
-from acqh.collection.disk.opened import Opened
+from acqh.collection.opened import Opened
 from acqh.collection.search.same_image import Picture, compare
 from acqh.collection.store.file import as_numbers
 from acqh.collection.store.filters import Condition, check_names, meeting

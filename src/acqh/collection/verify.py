@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from acqh.collection.disk import opened
-from acqh.collection.disk.facts import INDEX, MODEL, check_parts, read_facts
-from acqh.collection.disk.generations import ITEMS, others, size_on_disk, use_current
+from acqh.collection import opened
+from acqh.collection.generations import ITEMS, others, size_on_disk, use_current
+from acqh.collection.model import INDEX, MODEL, check_parts, read_facts
 from acqh.collection.store import items
 from acqh.collection.store.file import SCHEMA, checksum, open_store, read_revision, read_text
 from acqh.collection.types import CollectionReport

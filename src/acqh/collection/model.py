@@ -1,29 +1,36 @@
-"""From prepared items to features and codes, and from queries to vectors; also unrelated ones."""
+"""The encoders and the model of a generation: codes of items, vectors of queries, and facts."""
 
 import math
+import secrets
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.resources import files
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, get_type_hints
 
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, Ints, Matrix, is_sparse, unit_rows
 from acqh._core.imports import require
+from acqh._core.store import fits, pack, unpack
+from acqh.collection.generations import current_folder
+from acqh.collection.types import BuildSettings
 from acqh.encoders.efficientnet import EfficientNetLite0
 from acqh.encoders.minilm import MiniLM
-from acqh.errors import EncoderError, InvalidInputError
-from acqh.io import Bundle
+from acqh.errors import AcqhError, CorruptBundleError, EncoderError, InvalidInputError
+from acqh.io import read_bundle, write_bundle
 from acqh.methods.query_maps import QueryMaps, query_maps_of
-from acqh.methods.registry import read_method
+from acqh.methods.registry import HOMES, method_of, read_method
 from acqh.quantize import Drift
 
 if TYPE_CHECKING:
     from acqh.data import MultiViewData
     from acqh.methods.acqh import ACQH
 
+ENCODERS, MODEL, INDEX = "encoders", "model", "index"
+_UNRELATED = "unrelated queries"
 # Items that are encoded at once, with images and without.
 IMAGE_BATCH = 64
 CHUNK_ROWS = 4_096
@@ -158,7 +165,7 @@ class Coder:
         """
         # Read now: by the time that the model is needed, the path may hold another collection's.
         bundle = read_method(path)
-        return cls(query_maps_of(bundle), partial(_model_of, bundle))
+        return cls(query_maps_of(bundle), partial(method_of, bundle))
 
     @cached_property
     def model(self) -> "ACQH":
@@ -261,13 +268,6 @@ class Coder:
         return np.asarray(self.model.project_codes(codes)[0], dtype=np.float32)
 
 
-def _model_of(bundle: Bundle) -> "ACQH":
-    from acqh.methods.registry import method_of
-
-    model: ACQH = method_of(bundle)
-    return model
-
-
 def phrase(text: str, asked_as: str) -> str:
     """Return the text to encode for a query: a few words as part of a caption.
 
@@ -303,7 +303,7 @@ def unrelated_queries(
 
 def names_of_things(asked_as: str) -> list[str]:
     """Return names of things that most collections lack, as queries; `asked_as`: see `phrase`."""
-    words = (files("acqh.collection.disk") / "things.txt").read_text(encoding="utf-8").split()
+    words = (files("acqh.collection") / "things.txt").read_text(encoding="utf-8").split()
     return [phrase(word, asked_as) for word in words]
 
 
@@ -323,3 +323,105 @@ def encode_things(encoder: Any, asked_as: str) -> tuple[Matrix, Bools]:
 
 # By the weights of a network, which takes a second for them.
 _known_things: dict[tuple[str | None, str], tuple[Matrix, Bools]] = {}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Facts:
+    """Facts about a generation: settings, encoders and training."""
+
+    name: str
+    generation: str
+    site_key: str  # secret of published ids; retraining and overwriting keep it
+    encoders: Encoders
+    trained_on: str
+    n_trained: int
+    n_skipped: int
+    asked_as: str  # how a few words are asked for; see `phrase`
+    expected_error: float | None  # of items that are added; see `Drift`
+    version: str
+    settings: BuildSettings
+    unrelated: Mapping[str, Floats]  # see `unrelated_queries`
+
+
+# Those that the bundle has as they are.
+_PLAIN = (
+    *("generation", "site_key", "trained_on", "n_trained", "n_skipped", "asked_as"),
+    "expected_error",
+)
+
+
+def check_parts(folder: Path) -> None:
+    """Raise CorruptBundleError if a part of a generation is a link."""
+    for part in (ENCODERS, MODEL, INDEX):
+        if (folder / part).is_symlink():
+            raise CorruptBundleError(
+                f"{folder / part} is a link; a collection holds its parts itself"
+            )
+
+
+def write_facts(folder: Path, facts: Facts) -> None:
+    """Write the encoders of a generation, and how it was built."""
+    states = {view: pack(encoder, HOMES) for view, encoder in facts.encoders.items()}
+    info = {
+        "encoders": {view: description for view, (description, _) in states.items()},
+        "acqh": facts.version,
+        "settings": facts.settings.stored(),
+        **{name: getattr(facts, name) for name in _PLAIN},
+    }
+    arrays = {view: state for view, (_, state) in states.items()}
+    arrays[_UNRELATED] = dict(facts.unrelated)
+    write_bundle(folder / ENCODERS, kind=ENCODERS, name=facts.name, info=info, arrays=arrays)
+
+
+def read_facts(folder: Path) -> Facts:
+    """Read what `write_facts` wrote; raise CorruptBundleError where it is damaged or missing."""
+    try:
+        bundle = read_bundle(folder / ENCODERS, kind=ENCODERS, mmap=False, verify=True)
+    except (FileNotFoundError, InvalidInputError) as error:
+        raise CorruptBundleError(f"{error}; build the collection again") from error
+    kinds = get_type_hints(Facts)
+    plain = {name: bundle.info.get(name) for name in _PLAIN}
+    match bundle.info:
+        case {
+            "encoders": dict(descriptions),
+            "acqh": str(version),
+            "settings": dict(stored),
+        } if all(fits(value, kinds[name]) for name, value in plain.items()) and plain[
+            "asked_as"
+        ] in (BARE, CAPTION):
+            pass
+        case _:
+            raise CorruptBundleError(f"{folder} has no valid facts of a collection")
+    try:
+        encoders = {
+            view: unpack(description, bundle.arrays(view), HOMES)
+            for view, description in descriptions.items()
+        }
+    except InvalidInputError as error:
+        raise CorruptBundleError(
+            f"the encoders of {folder} cannot be read: {error}; where one is your own class, "
+            "register it first with acqh.encoders.register_encoder"
+        ) from error
+    unrelated = bundle.arrays(_UNRELATED)
+    if unrelated.keys() != {"items", "words"} or not all(
+        rows.ndim == 2 and np.isfinite(rows).all() for rows in unrelated.values()
+    ):
+        raise CorruptBundleError(f"{folder} does not hold the queries that a collection has")
+    try:
+        settings = BuildSettings.from_stored(stored)
+    except (InvalidInputError, AttributeError, TypeError) as error:
+        raise CorruptBundleError(
+            f"{folder} does not say how it was built, but {stored!r}"
+        ) from error
+    parts: dict[str, Any] = {**plain, "settings": settings, "unrelated": unrelated}
+    return Facts(name=bundle.name, encoders=encoders, version=version, **parts)
+
+
+def site_key_of(path: Path) -> str:
+    """Return the site key of the collection at a path, or a new one if it has none."""
+    try:
+        bundle = read_bundle(current_folder(path) / ENCODERS, kind=ENCODERS)
+        key = bundle.info.get("site_key")
+    except (AcqhError, OSError):
+        key = None
+    return key if isinstance(key, str) else secrets.token_hex(16)

@@ -20,15 +20,24 @@ import numpy as np
 from acqh._core.arrays import Floats, Ints, unit_rows
 from acqh._core.fields import KINDS
 from acqh._core.files import parse_json
-from acqh.collection.disk.facts import INDEX, MODEL, Facts, check_parts, read_facts
-from acqh.collection.disk.generations import (
+from acqh.collection.generations import (
     ITEMS,
     Lease,
     read_pointer,
     remove_unused,
     use_current,
 )
-from acqh.collection.disk.model import Coder, encode_view, names_of_things, phrase
+from acqh.collection.model import (
+    INDEX,
+    MODEL,
+    Coder,
+    Facts,
+    check_parts,
+    encode_view,
+    names_of_things,
+    phrase,
+    read_facts,
+)
 from acqh.collection.store.file import (
     Store,
     UntilChange,

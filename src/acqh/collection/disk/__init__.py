@@ -1,1 +1,0 @@
-"""Files in the folder of a collection."""
