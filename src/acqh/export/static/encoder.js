@@ -8,6 +8,7 @@ const MARKS = /[\p{P}$+<=>^`|~\u4e00-\u9fff\u3400-\u4dbf\u{20000}-\u{2fa1f}\uf90
 /** The fast text encoder of a site. */
 export class FastTextEncoder {
   constructor(facts, vocabulary, rows, toQuery) {
+    this.tokens = vocabulary;
     this.numbers = new Map(vocabulary.map((token, number) => [token, number])); // the last tokens have no row
     this.nRows = rows.byteLength / facts.scales.length;
     this.scales = facts.scales;

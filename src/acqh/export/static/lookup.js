@@ -94,6 +94,11 @@ export class Lookup {
     return Promise.all(terms.map((term) => this.#resolve(term, isWord(term), terms.length)));
   }
 
+  /** Whether a term begins a word of an item. */
+  async begins(term, n_terms) {
+    return (await this.#begun(term.toLowerCase(), n_terms)).length > 0;
+  }
+
   /** Occurrences of a phrase: for each item their number by column; `count`: items for BM25. */
   async phrase(text, isPrefix = false) {
     const words = tokens(text);

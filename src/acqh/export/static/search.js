@@ -7,6 +7,9 @@ import { fetchBytes, fetchJson } from "./load.js";
 import { findFiles, isFileName, isTelling, Lookup, readWords } from "./lookup.js";
 import { conditionsOf, findPeriod } from "./periods.js";
 import { compare, fuse, lengthOf, matchOf, matchOfBoth, noPhotos, withDetected, withFiles } from "./rank.js";
+import { ResponseError, titleOf } from "./errors.js";
+import { t } from "./language.js";
+import { Spelling } from "./spelling.js";
 import { isSign } from "./tokens.js";
 
 const POOL = 100; // both rankings are read this far at least
@@ -41,9 +44,14 @@ export class Engine {
     return this.facts.text && (this.loadedEncoder ??= FastTextEncoder.load(this.facts.text));
   }
 
+  /** Lists of words of a text encoder. */
+  async spelling(encoder) {
+    return (this.loadedSpelling ??= Spelling.load(this.facts.text.spelling, encoder.tokens));
+  }
+
   /** Fetch missing files again. */
   forget() {
-    this.loadedCodes = this.lookups = this.loadedEncoder = undefined;
+    this.loadedCodes = this.loadedSpelling = this.lookups = this.loadedEncoder = undefined;
   }
 
   /** An item with the fields of the server's. */
@@ -117,7 +125,10 @@ export class Engine {
     const end = performance.now();
     const times = { encode: encoded - started, search: searched - encoded, items: end - searched, total: end - started };
     const explanation = body.explain ? explain(codes, query.vector, best) : null;
-    return { ...this.#answer(query.words?.unmatched ?? [], hits, n_candidates, query.vector ? codes.n_items : 0, times, explanation), filters };
+    const answer = this.#answer(hits, n_candidates, query.vector ? codes.n_items : 0, times, explanation);
+    const { unmatched = [], corrections = new Map() } = query.words ?? {};
+    const correctedText = corrections.size ? corrected(asked.text, corrections) : null;
+    return { ...answer, filters, corrected: correctedText, unmatched_phrases: unmatched, missing_extra: query.isOther ? "languages" : null };
   }
 
   async browse({ k, where, order, descending }) {
@@ -145,14 +156,14 @@ export class Engine {
     const items = await Promise.all(places.slice(0, k).map((place) => this.item(place)));
     const total = performance.now() - started;
     const hits = items.map((item) => ({ ...item, score: 0, match: 0, why: [], code: [] }));
-    return this.#answer([], hits, n_candidates, 0, { encode: 0, search: 0, items: total, total }, null);
+    return this.#answer(hits, n_candidates, 0, { encode: 0, search: 0, items: total, total }, null);
   }
 
   /** An answer with the fields of the server's. */
-  #answer(unmatched, hits, n_candidates, n_scanned, milliseconds, explanation) {
+  #answer(hits, n_candidates, n_scanned, milliseconds, explanation) {
     const { n_items, n_codebooks: bytes_per_item } = this.facts.codes;
     const n_confident = hits.filter(({ match }) => match > 0.5).length;
-    return { hits, n_confident, n_items, n_candidates, n_scanned, bytes_per_item, milliseconds, explanation, filters: [], corrected: null, unmatched_phrases: unmatched, missing_extra: null };
+    return { hits, n_confident, n_items, n_candidates, n_scanned, bytes_per_item, milliseconds, explanation, filters: [], corrected: null, unmatched_phrases: [], missing_extra: null };
   }
 
   // --- steps -------------------------------------------------------------------------------------
@@ -182,16 +193,19 @@ export class Engine {
   async #read({ text, item = [], unlike = [], weights = {}, mode = "hybrid" }, codes) {
     const encoder = text ? await this.encoder() : null;
     const parts = [];
-    let words = null;
-    if (text && mode !== "semantic" && weights.text !== 0) {
-      words = await this.#settled(readWords(text));
-      words.isWord = (term) => mode === "hybrid" && Boolean(encoder?.isWord(term));
-    }
-    const meant = words ? words.said || words.terms.join(" ") : text;
-    const isUnwanted = words && !meant && words.phrases.length + words.without.length > 0;
+    let words = text && mode !== "semantic" && weights.text !== 0 ? readWords(text) : null;
+    const meantBy = (read) => (read ? read.said || read.terms.join(" ") : text);
+    const isUnwanted = words && !meantBy(words) && words.phrases.length + words.without.length > 0;
     const typed = words ? [...words.phrases, ...words.terms].join("") : "";
     const isSymbols = typed && !/[\p{L}\p{N}]/u.test(typed);
-    if (text && encoder && mode !== "keyword" && !isUnwanted && !isSymbols) parts.push(["text", [encoder.vector(meant || text)]]);
+    const isEncoded = text && encoder && mode !== "keyword" && !isUnwanted && !isSymbols;
+    const isOther = isEncoded && !(await (await this.spelling(encoder)).isEnglish(meantBy(words) || text));
+    if (isOther && !words) throw new ResponseError(422, titleOf(422), t("error.notEnglish"));
+    if (words) {
+      words = await this.#settled(words, mode === "hybrid" && encoder && !isOther ? await this.spelling(encoder) : null);
+      words.isWord = (term) => mode === "hybrid" && Boolean(encoder?.isWord(term));
+    }
+    if (isEncoded && !isOther) parts.push(["text", [encoder.vector(meantBy(words) || text)]]);
     const excluded = new Set();
     for (const [name, ids] of [["item", item], ["unlike", unlike]]) {
       const places = await Promise.all(ids.map((id) => this.placeOf(id)));
@@ -204,17 +218,34 @@ export class Engine {
       const length = NEGATED_WEIGHT * (Math.hypot(...vector) / Math.max(Math.hypot(...unwanted), 1e-9));
       for (let at = 0; at < vector.length; at += 1) vector[at] -= length * unwanted[at];
     }
-    return { words, vector, excluded, kinds, isText: [...kinds].every((name) => name === "text") };
+    return { words, vector, excluded, kinds, isOther, isText: [...kinds].every((name) => name === "text") };
   }
 
-  /** A query without the phrases that no item has, whose words become terms. */
-  async #settled(words) {
-    const counts = await Promise.all(words.phrases.map(async (phrase) => (await this.#having(phrase)).size));
-    const unmatched = words.phrases.filter((_, at) => !counts[at]);
-    if (!unmatched.length) return { ...words, unmatched };
+  /**
+   * A query with typos corrected, and without the phrases that no item has, whose words become terms.
+   *
+   * @param {object} words see `readWords`
+   * @param {?Spelling} spelling null to correct nothing
+   */
+  async #settled(words, spelling) {
+    const isMissing = async (phrase) => !(await this.#having(phrase)).size;
+    const [lookup] = await this.indexes();
+    const missing = await Promise.all(words.phrases.map(isMissing));
+    const corrections = new Map();
+    for (const term of spelling ? words.terms : []) {
+      const word = (await isMissing(term)) ? await spelling.correct(term) : null;
+      // Half a word at the end is none.
+      const isLast = term === words.terms.at(-1) && words.said.endsWith(term) && word !== null;
+      if (word === null || (isLast && spelling.beginsWord(term)) || (await lookup.begins(term, words.terms.length))) continue;
+      corrections.set(term, word);
+    }
+    const unmatched = words.phrases.filter((_, at) => missing[at]);
+    if (!unmatched.length && !corrections.size) return { ...words, unmatched, corrections };
     const added = unmatched.flatMap((phrase) => phrase.split(/\s+/u)).filter((word) => word && isTelling(word));
-    const terms = [...new Set([...words.terms, ...added])];
-    return { ...words, unmatched, terms, spoken: terms.filter((term) => !isSign(term)), phrases: words.phrases.filter((_, at) => counts[at]) };
+    const terms = [...new Set([...words.terms.map((term) => corrections.get(term) ?? term), ...added])];
+    const phrases = words.phrases.filter((_, at) => !missing[at]);
+    const spoken = terms.filter((term) => !isSign(term));
+    return { ...words, unmatched, corrections, terms, spoken, phrases, said: corrected(words.said, corrections) };
   }
 
   /** 1 for each item that meets the filter, and their number; null for all. */
@@ -311,6 +342,11 @@ async function findWords(lookup, words, k, n_some, allowed, isDetected = false) 
   const first = hits.filter(({ complete }) => complete).slice(0, k);
   const others = hits.filter(({ complete }) => !complete).slice(0, Math.min(k - first.length, n_some));
   return { hits: [...first, ...others], phrases: all };
+}
+
+/** A text with some of its words corrected. */
+function corrected(text, corrections) {
+  return text.trim().split(/\s+/u).map((word) => corrections.get(word) ?? word).join(" ");
 }
 
 /** The address of a thumbnail by its number; null if there is none. */

@@ -30,8 +30,9 @@ from acqh.collection.search.periods import period_table
 from acqh.collection.search.query import Where
 from acqh.collection.store.words import names_in
 from acqh.encoders.images import THUMBNAIL_SIDE, ImageLike, make_thumbnail, read_image
-from acqh.errors import AcqhError, CollectionError, ImageError, InvalidInputError
+from acqh.errors import AcqhError, ImageError, InvalidInputError
 from acqh.export.static.folder import START, SiteFolder, digest, to_json
+from acqh.export.static.queries import write_encoder
 from acqh.export.static.words import word_files
 from acqh.web import PAGE
 from acqh.web.originals import file_of, original_of
@@ -57,7 +58,7 @@ _FIRST = tuple(
     f"data/{name}-"
     for name in (
         *("codes", "codebooks", "likeness", "lexicon", "lengths"),
-        *("vocabulary", "rows", "queries", "others", "periods"),
+        *("vocabulary", "rows", "queries", "known", "others", "periods"),
     )
 )
 _POLICY = (
@@ -215,7 +216,7 @@ def site(
         "dates": _dates(site_folder, selected) if DATE in fields or index_all_fields else None,
     }
     report(0, None, "writing the text encoder")
-    facts["text"] = _queries(site_folder, collection)
+    facts["text"] = write_encoder(site_folder, collection)
     report(0, None, "arranging the map")
     facts["map"] = _map(site_folder, collection, items, ids, slots)
     report(0, None, "choosing examples")
@@ -460,24 +461,6 @@ def _words(
             (first, site_folder.put_json("words", "words", postings))
             for first, postings in index.chunks
         ],
-    }
-
-
-def _queries(site_folder: SiteFolder, collection: Collection) -> dict[str, Any] | None:
-    """Write the fast text encoder; return None if the collection has none."""
-    try:
-        table = collection.opened.fast_encoder
-    except CollectionError:
-        return None  # keyword search still works
-    return {
-        "vocabulary": site_folder.put_json("queries", "vocabulary", table.words),
-        "rows": site_folder.put("queries", "rows.bin", table.rows.tobytes()),
-        "scales": table.scales.tolist(),
-        "to_query": site_folder.put(
-            "queries", "queries.bin", table.to_query.astype("<f4").tobytes()
-        ),
-        "offset": table.offset.tolist(),
-        "query_template": collection.opened.facts.asked_as,
     }
 
 

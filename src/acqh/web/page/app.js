@@ -198,7 +198,7 @@ function draw(found) {
   drawPanel();
   drawDetail();
   const summary = found && summaryOf(query, items, found);
-  const verdict = [found && notesOf(found), hits.length && asks(query) && verdictOf(hits)].filter(Boolean).join(" ");
+  const verdict = [found && notesOf(found, facts), hits.length && asks(query) && verdictOf(hits)].filter(Boolean).join(" ");
   page.verdict.textContent = verdict;
   page.summary.textContent = summary ?? (hits.length ? t("results.start") : "");
   const first = hits.length ? t("results.firstIs", { name: nameOf(hits[0], hits[0].id, 0) }) : "";

@@ -86,11 +86,12 @@ export function verdictOf(hits) {
 }
 
 /** What was searched for instead of what was typed. */
-export function notesOf({ corrected, unmatched_phrases: phrases, missing_extra: extra }) {
+export function notesOf({ corrected, unmatched_phrases: phrases, missing_extra: extra }, { is_site: isSite }) {
   const notes = [];
   if (corrected) notes.push(t("note.corrected", { query: corrected }));
   if (phrases?.length) notes.push(t("note.unmatched", { phrases: phrases.map((phrase) => t("note.phrase", { phrase })).join(", ") }));
-  if (extra) notes.push(t("note.extra", { extra: `acqh[${extra}]` }));
+  if (extra && isSite) notes.push(t("note.notEnglish"));
+  else if (extra) notes.push(t("note.extra", { extra: `acqh[${extra}]` }));
   return notes.join(" ");
 }
 

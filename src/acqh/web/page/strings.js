@@ -81,6 +81,7 @@ const en = {
   "note.unmatched": "No item contains {phrases}: searched without the quotes.",
   "note.phrase": "“{phrase}”",
   "note.extra": "The query is not in English: searched by keywords only. To search by similarity, install {extra}.",
+  "note.notEnglish": "The query is not in English: this site searches it by keywords only.",
   "verdict.none": "No strong matches. Closest results:",
   "verdict.some": {
     one: "{n} confident match. The others are weaker.",
@@ -168,6 +169,7 @@ const en = {
   "error.noSite": "The site is not responding.",
   "error.noSiteHow": "A file could not be loaded.",
   "error.noItem": "This site has no such item.",
+  "error.notEnglish": "Similarity search understands only English here. Keywords work in any language.",
   "error.401": "A token is required.",
   "error.404": "Not found.",
   "error.413": "The file is too large.",
@@ -308,6 +310,7 @@ const de = {
   "note.unmatched": "Kein Eintrag enthält {phrases}: ohne Anführungszeichen gesucht.",
   "note.phrase": "„{phrase}“",
   "note.extra": "Die Anfrage ist nicht englisch: nur nach Stichwörtern gesucht. Für die Suche nach Bedeutung {extra} installieren.",
+  "note.notEnglish": "Die Anfrage ist nicht englisch: Diese Seite sucht sie nur nach Stichwörtern.",
   "verdict.none": "Keine eindeutigen Treffer. Am ähnlichsten sind:",
   "verdict.some": {
     one: "{n} sicherer Treffer. Die anderen sind schwächer.",
@@ -395,6 +398,7 @@ const de = {
   "error.noSite": "Die Website antwortet nicht.",
   "error.noSiteHow": "Eine Datei konnte nicht geladen werden.",
   "error.noItem": "Diesen Eintrag gibt es hier nicht.",
+  "error.notEnglish": "Die Suche nach Ähnlichkeit versteht hier nur Englisch. Stichwörter gehen in jeder Sprache.",
   "error.401": "Ein Token ist erforderlich.",
   "error.404": "Nicht gefunden.",
   "error.413": "Die Datei ist zu groß.",
@@ -535,6 +539,7 @@ const fr = {
   "note.unmatched": "Aucun élément ne contient {phrases} : recherche sans les guillemets.",
   "note.phrase": "« {phrase} »",
   "note.extra": "La requête n’est pas en anglais : recherche par mots-clés seulement. Pour chercher par le sens, installez {extra}.",
+  "note.notEnglish": "La requête n’est pas en anglais : ce site la cherche par mots-clés seulement.",
   "verdict.none": "Aucune correspondance nette. Résultats les plus proches :",
   "verdict.some": {
     one: "{n} correspondance fiable. Les autres sont moins sûres.",
@@ -622,6 +627,7 @@ const fr = {
   "error.noSite": "Le site ne répond pas.",
   "error.noSiteHow": "Un fichier n’a pas pu être chargé.",
   "error.noItem": "Cet élément n’existe pas sur ce site.",
+  "error.notEnglish": "Ici, la recherche par similarité ne comprend que l’anglais. Les mots-clés marchent dans toutes les langues.",
   "error.401": "Un jeton est requis.",
   "error.404": "Introuvable.",
   "error.413": "Le fichier est trop volumineux.",
