@@ -1,61 +1,71 @@
 """``tools/check_language.py`` finds rejected terms where people read them, and nowhere else."""
 
 import json
-import subprocess
+import runpy
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 TOOL = Path(__file__).parent.parent / "tools" / "check_language.py"
+Lines = Callable[[str, str], list[str]]
 
 
-def lines(folder: Path, name: str, source: str) -> list[str]:
-    """Return what the tool prints of one file."""
-    (folder / name).write_text(source, "utf-8")
-    command = [sys.executable, str(TOOL), "--root", str(folder), "--paths", name]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == (1 if result.stdout else 0), result.stderr
-    return result.stdout.splitlines()
+@pytest.fixture(scope="module")
+def main() -> Callable[[], int]:
+    return runpy.run_path(str(TOOL))["main"]
 
 
-def test_terms_in_docstrings_messages_and_comments_are_rejected(tmp_path: Path) -> None:
+@pytest.fixture
+def lines(main, tmp_path: Path, monkeypatch, capsys) -> Lines:
+    """Return a function that writes a file and returns what the tool prints of it."""
+
+    def check(name: str, source: str) -> list[str]:
+        (tmp_path / name).write_text(source, "utf-8")
+        command = [str(TOOL), "--root", str(tmp_path), "--paths", name]
+        monkeypatch.setattr(sys, "argv", command)
+        status = main()
+        shown = capsys.readouterr().out
+        assert status == (1 if shown else 0)
+        return shown.splitlines()
+
+    return check
+
+
+def test_terms_in_docstrings_messages_and_comments_are_rejected(lines: Lines) -> None:
     source = '"""Say what stands out."""\nraise ValueError("the image is left out")  # a rival\n'
-    kinds = [line.split(": ")[1] for line in lines(tmp_path, "a.py", source)]
+    kinds = [line.split(": ")[1] for line in lines("a.py", source)]
     assert sorted(kinds) == ["comment", "docstring", "message"]
 
 
-def test_code_in_docstrings_and_single_strings_is_not_prose(tmp_path: Path) -> None:
+def test_code_in_docstrings_and_single_strings_is_not_prose(lines: Lines) -> None:
     source = '"""Return ``stands_out``.\n\n>>> print("left out")\nleft\n"""\nMODE = "rivals"\n'
-    assert lines(tmp_path, "a.py", source) == []
+    assert lines("a.py", source) == []
 
 
-def test_names_without_information_are_rejected(tmp_path: Path) -> None:
+def test_names_without_information_are_rejected(lines: Lines) -> None:
     source = "def rows(found):\n    return [each for each in found]\n"
-    assert [line.split("'")[1] for line in lines(tmp_path, "a.py", source)] == ["found", "each"]
+    assert [line.split("'")[1] for line in lines("a.py", source)] == ["found", "each"]
 
 
-def test_long_sentences_are_rejected_and_long_tables_are_not(tmp_path: Path) -> None:
+def test_long_sentences_are_rejected_and_long_tables_are_not(lines: Lines) -> None:
     long = " ".join(["word"] * 41)
-    (line,) = lines(
-        tmp_path, "a.md", f"{long}.\n\n| {long} |\n\nShort. {' '.join(['word'] * 40)}.\n"
-    )
+    (line,) = lines("a.md", f"{long}.\n\n| {long} |\n\nShort. {' '.join(['word'] * 40)}.\n")
     assert "more than 40 words" in line
 
 
-def test_interface_strings_are_checked(tmp_path: Path) -> None:
-    (line,) = lines(tmp_path, "a.js", "show(`${n} hits stand out`);\nconst x = stands_out;\n")
+def test_interface_strings_are_checked(lines: Lines) -> None:
+    (line,) = lines("a.js", "show(`${n} hits stand out`);\nconst x = stands_out;\n")
     assert line.startswith("a.js:1: interface")
 
 
-def test_cells_of_notebooks_are_checked(tmp_path: Path) -> None:
+def test_cells_of_notebooks_are_checked(lines: Lines) -> None:
     cells = [
         {"cell_type": "markdown", "source": ["The codes\n", "stand out."]},
         {"cell_type": "code", "source": ["found = 1"]},
     ]
-    kinds = [
-        line.split(": ")[1] for line in lines(tmp_path, "a.ipynb", json.dumps({"cells": cells}))
-    ]
+    kinds = [line.split(": ")[1] for line in lines("a.ipynb", json.dumps({"cells": cells}))]
     assert kinds == ["page", "name"]
 
 
@@ -69,5 +79,5 @@ def test_cells_of_notebooks_are_checked(tmp_path: Path) -> None:
         "Sorted so that ties are equal.", "The general model.", "Which is said to work.",
     ],
 )  # fmt: skip
-def test_the_left_column_of_the_vocabulary_is_rejected(tmp_path: Path, sentence: str) -> None:
-    assert len(lines(tmp_path, "a.md", sentence)) == 1
+def test_the_left_column_of_the_vocabulary_is_rejected(lines: Lines, sentence: str) -> None:
+    assert len(lines("a.md", sentence)) == 1
