@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from acqh.collection import Collection, Item
+from phone_folder import DRAW, make_phone_folder
 
 WORDS = {
     "animal": ["dog", "cat", "fur", "paw", "tail"],
@@ -48,6 +49,47 @@ def built(tmp_path_factory) -> Path:
     """Build one collection for the session; nobody changes it."""
     path = tmp_path_factory.mktemp("built") / "things.acqh"
     Collection.build(_make_items(), path, image_encoder="hog", text_encoder="tfidf").close()
+    return path
+
+
+@pytest.fixture(scope="session")
+def phone(tmp_path_factory):
+    """Return a folder as a phone has it; nobody changes it."""
+    return make_phone_folder(tmp_path_factory.mktemp("phone") / "phone")
+
+
+@pytest.fixture(scope="session")
+def phone_path(phone) -> Path:
+    """Build a collection of that folder for the session; nobody changes it."""
+    path = phone.path.with_name("phone.acqh")
+    Collection.build(phone.path, path, image_encoder="hog", text_encoder="tfidf").close()
+    return path
+
+
+@pytest.fixture(scope="session")
+def uncaptioned(phone) -> Path:
+    """Build another one with the built-in model; nobody changes it."""
+    path = phone.path.with_name("uncaptioned.acqh")
+    Collection.build(phone.path, path, n_components=64, n_codebooks=4).close()
+    return path
+
+
+@pytest.fixture(scope="session")
+def photographs(data_dir) -> Path:
+    """Return the folder of real photographs."""
+    return data_dir.parent / "photos" / "images"
+
+
+@pytest.fixture(scope="session")
+def mixed(photographs, tmp_path_factory) -> Path:
+    """Build a collection of photographs, screenshots and scans without captions."""
+    rng = np.random.default_rng(3)
+    files = sorted(photographs.glob("*.jpg"))[200:224]
+    items = [Item(path, id=path.name) for path in files]
+    for kind in ("screenshot", "document"):
+        items += [Item(DRAW[kind](rng), id=f"{kind}{n}") for n in range(12)]
+    path = tmp_path_factory.mktemp("mixed") / "c.acqh"
+    Collection.build(items, path, n_components=64, n_codebooks=4).close()
     return path
 
 

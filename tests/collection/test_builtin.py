@@ -53,31 +53,29 @@ def test_images_without_captions_and_labels_are_found_by_texts_and_images(emoji,
 _ASK = """
 import sys
 from acqh.cli import app
-app(["search", sys.argv[1], "a", "car", "--mode", sys.argv[2], "--json"],
-    standalone_mode=False)
+for path, mode in zip(sys.argv[1::2], sys.argv[2::2]):
+    app(["search", path, "a", "car", "--mode", mode, "-k", "5", "--json"], standalone_mode=False)
+    print("---")
 slow = {"acqh.data", "numba", "pandas", "scipy", "sklearn"} & set(sys.modules)
 print(sorted(slow), file=sys.stderr)
 """
 
 
-@pytest.mark.parametrize(
-    ("captions", "mode", "targets"),
-    [
-        (False, "semantic", None),
-        (True, "hybrid", None),
-        (True, "semantic", {"image": 1, "text": 1}),
-    ],
-)
-def test_a_query_by_text_imports_nothing_that_only_learning_needs(
-    emoji, tmp_path, captions, mode, targets
-):
-    items = [replace(item, text=item.id if captions else "") for item in emoji]
-    with Collection.build(items, tmp_path / "c.acqh", targets=targets) as collection:
-        expected = [hit.id for hit in collection.search(text="a car", k=10, mode=mode).hits]
-    command = [sys.executable, "-c", _ASK, tmp_path / "c.acqh", mode]
+def test_a_query_by_text_imports_nothing_that_only_learning_needs(emoji, uncaptioned, tmp_path):
+    items = [replace(item, text=item.id) for item in emoji[:6]]
+    queries = [(uncaptioned, "semantic")]
+    for mode, targets in (("hybrid", None), ("semantic", {"image": 1, "text": 1})):
+        queries.append((tmp_path / f"{mode}.acqh", mode))
+        Collection.build(items, queries[-1][0], targets=targets).close()
+    arguments = [str(part) for pair in queries for part in pair]
+    command = [sys.executable, "-c", _ASK, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    assert [hit["id"] for hit in json.loads(done.stdout)["hits"]] == expected
     assert done.stderr.strip() == "[]"
+    answers = done.stdout.split("---")[:-1]
+    for (path, mode), answer in zip(queries, answers, strict=True):
+        with Collection.open(path) as collection:
+            expected = [hit.id for hit in collection.search(text="a car", k=5, mode=mode).hits]
+        assert [hit["id"] for hit in json.loads(answer)["hits"]] == expected
 
 
 def test_other_encoders_learn_from_the_collection_alone(emoji, tmp_path):

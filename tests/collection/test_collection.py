@@ -1,3 +1,4 @@
+import shutil
 from datetime import UTC, datetime
 
 import numpy as np
@@ -172,18 +173,24 @@ def test_verify_finds_nothing_wrong_with_a_new_collection(collection, make_items
     assert Collection.open(collection.path).verify().notes == ()
 
 
+@pytest.fixture(scope="module")
+def many(make_items, tmp_path_factory):
+    """Return a collection of 150 items."""
+    path = tmp_path_factory.mktemp("many") / "c.acqh"
+    encoders = {"image_encoder": "hog", "text_encoder": "tfidf"}
+    Collection.build(make_items(150), path, **encoders).close()
+    return path
+
+
 @pytest.mark.parametrize("few", [0, 16_384])
 @pytest.mark.parametrize("where", ["year=2003", "label=animal", ["label=animal", "year=2003"]])
 def test_restricted_searches_are_the_whole_ones_without_the_others(
-    tmp_path, make_items, where, few, monkeypatch
+    many, tmp_path, where, few, monkeypatch
 ):
     # Of two of these conditions few items are left, which then are indexed by themselves.
     monkeypatch.setattr("acqh.collection.opened.MAX_FEW", few)
     monkeypatch.setattr("acqh.collection.opened._SMALL_PART", 15)
-    items = make_items(150)
-    with Collection.build(
-        items, tmp_path / "c.acqh", image_encoder="hog", text_encoder="tfidf"
-    ) as collection:
+    with Collection.open(shutil.copytree(many, tmp_path / "c.acqh")) as collection:
         for query in ({"text": "dog rose", "mode": "semantic"}, {"item": "item3"}):
             allowed = {hit.id for hit in collection.search(text="dog", k=150, where=where).hits}
             every = collection.search(**query, k=150).hits

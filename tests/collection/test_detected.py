@@ -12,25 +12,13 @@ from acqh.collection import Collection, Item
 from acqh.collection.generations import current_folder
 from acqh.errors import CollectionError, CorruptBundleError
 from acqh.export import site
-from phone_folder import draw_photo, exif_of, make_phone_folder
+from phone_folder import draw_photo, exif_of
 
 DETECTED = {
     "kind": "screenshot",
     "tags": {"violin": 0.9, "concert hall": 0.6},
     "text_in_image": "Total amount due 42",
 }
-
-
-@pytest.fixture(scope="module")
-def phone(tmp_path_factory):
-    return make_phone_folder(tmp_path_factory.mktemp("phone") / "phone")
-
-
-@pytest.fixture(scope="module")
-def phone_path(phone):
-    path = phone.path.with_name("phone.acqh")
-    Collection.build(phone.path, path, image_encoder="hog", text_encoder="tfidf").close()
-    return path
 
 
 @pytest.fixture(scope="module")

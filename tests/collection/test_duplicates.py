@@ -105,7 +105,7 @@ def build(folder, draw, n_images):
 
 @pytest.mark.parametrize("kind", ["letters", "invoices", "chats", "cards", "smileys", "skies"])
 def test_different_images_of_one_kind_are_not_removable(tmp_path, kind):
-    with build(tmp_path / "images", KINDS[kind], 16) as collection:
+    with build(tmp_path / "images", KINDS[kind], 8) as collection:
         groups = collection.duplicates()
         assert not [group for group in groups if group.tier != "similar"]
         assert collection.removable(groups) == {}

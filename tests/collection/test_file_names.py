@@ -3,15 +3,12 @@
 import pytest
 
 from acqh.collection import Collection, Item
-from phone_folder import make_phone_folder
 
 
 @pytest.fixture(scope="module")
-def collection(tmp_path_factory):
-    folder = make_phone_folder(tmp_path_factory.mktemp("names") / "phone").path
-    options = {"image_encoder": "hog", "text_encoder": "tfidf"}
-    with Collection.build(folder, folder.with_name("phone.acqh"), **options) as built:
-        yield built
+def collection(phone_path):
+    with Collection.open(phone_path) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize(

@@ -4,26 +4,23 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from acqh.collection import Collection, Item
+from acqh.collection import Collection
 from acqh.collection.build.detect import detect_kind
 from acqh.encoders.images import read_header, working_image
-from phone_folder import DRAW, SCREENS, draw_photo, exif_of, make_phone_folder
+from phone_folder import DRAW, SCREENS, draw_photo, exif_of
 
 
 @pytest.fixture(scope="module")
-def phone(tmp_path_factory):
-    folder = make_phone_folder(tmp_path_factory.mktemp("kinds") / "phone")
-    options = {"image_encoder": "hog", "text_encoder": "tfidf"}
-    with Collection.build(folder.path, folder.path.with_name("c.acqh"), **options) as collection:
-        yield folder, collection
+def collection(phone_path):
+    with Collection.open(phone_path) as opened:
+        yield opened
 
 
-def test_photos_with_a_camera_screenshots_by_name_and_documents_are_detected(phone):
-    folder, collection = phone
+def test_photos_with_a_camera_screenshots_by_name_and_documents_are_detected(phone, collection):
     for kind in ("photo", "screenshot", "document"):
-        names = {name for name, other in folder.kinds.items() if other == kind}
+        names = {name for name, other in phone.kinds.items() if other == kind}
         if kind == "photo":
-            names = {name for name in names if name in folder.dates}
+            names = {name for name in names if name in phone.dates}
         hits = collection.browse(where={"kind": kind}, k=100).hits
         assert names <= {hit.id for hit in hits}
 
@@ -33,13 +30,13 @@ def test_photos_with_a_camera_screenshots_by_name_and_documents_are_detected(pho
 )
 def test_few_images_of_a_kind_are_taken_for_another(kind, least):
     rng = np.random.default_rng(7)
-    images = [DRAW[kind](rng) for _ in range(20)]
+    images = [DRAW[kind](rng) for _ in range(10)]
     kinds = [detect_kind(working_image(im), im.size, "", has_camera=False) for im in images]
     assert kinds.count(kind) >= least * len(images)
 
 
-def test_real_photos_are_of_the_kind_photo(data_dir):
-    files = sorted((data_dir.parent / "photos" / "images").glob("*.jpg"))[:200]
+def test_real_photos_are_of_the_kind_photo(photographs):
+    files = sorted(photographs.glob("*.jpg"))[:100]
     images = [working_image(path) for path in files]
     kinds = [detect_kind(image, image.size, "", has_camera=False) for image in images]
     assert kinds.count("photo") >= 0.9 * len(kinds)
@@ -65,33 +62,21 @@ def test_tiny_and_odd_images_have_a_kind():
         assert kind in ("photo", "screenshot", "document", "drawing")
 
 
-def test_a_kind_is_found_as_a_keyword(phone):
-    _, collection = phone
+def test_a_kind_is_found_as_a_keyword(collection):
     hits = collection.search("documents", mode="keyword", k=100).hits
     assert {hit.kind for hit in hits} == {"document"}
     assert all("tags" in hit.why for hit in hits)
 
 
-@pytest.fixture(scope="module")
-def mixed(data_dir, tmp_path_factory):
-    """Return a collection of photographs and as many screenshots and scans, without captions."""
-    rng = np.random.default_rng(3)
-    files = sorted((data_dir.parent / "photos" / "images").glob("*.jpg"))[200:260]
-    items = [Item(path, id=path.name) for path in files]
-    for kind in ("screenshot", "document"):
-        items += [Item(DRAW[kind](rng), id=f"{kind}{n}") for n in range(30)]
-    path = tmp_path_factory.mktemp("mixed") / "c.acqh"
-    with Collection.build(items, path) as collection:
-        yield collection
-
-
 def test_photos_come_first_if_nothing_matches_well(mixed):
     n_others = {"hybrid": 0, "semantic": 0}
-    for word in ("xyzzy", "plage", "hund", "asdf", "quux", "voiture"):
-        for mode in n_others:
-            answer = mixed.search(word, k=6, mode=mode)
-            if not answer.n_confident:
-                n_others[mode] += sum(hit.kind in ("screenshot", "document") for hit in answer.hits)
-                scores = [hit.score for hit in answer.hits]
-                assert scores == sorted(scores, reverse=True)
+    with Collection.open(mixed) as collection:
+        for word in ("xyzzy", "plage", "hund", "asdf", "quux", "voiture"):
+            for mode in n_others:
+                answer = collection.search(word, k=6, mode=mode)
+                if not answer.n_confident:
+                    kinds = [hit.kind for hit in answer.hits]
+                    n_others[mode] += kinds.count("screenshot") + kinds.count("document")
+                    scores = [hit.score for hit in answer.hits]
+                    assert scores == sorted(scores, reverse=True)
     assert n_others["hybrid"] < n_others["semantic"] / 2

@@ -12,18 +12,13 @@ from acqh.encoders.images import working_image
 
 
 @pytest.fixture(scope="module")
-def photos(data_dir, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("tags") / "photos"
-    folder.mkdir()
-    for path in sorted((data_dir.parent / "photos" / "images").glob("*.jpg"))[:64]:
-        shutil.copy(path, folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def tagged(photos):
-    with Collection.build(photos, photos.with_name("photos.acqh")) as collection:
+def tagged(mixed):
+    with Collection.open(mixed) as collection:
         yield collection
+
+
+def photos_of(collection: Collection) -> list[str]:
+    return sorted(name for name in collection if name.endswith(".jpg"))
 
 
 def _expected(photos: Path, names: list[str]) -> list[dict[str, float]]:
@@ -31,9 +26,9 @@ def _expected(photos: Path, names: list[str]) -> list[dict[str, float]]:
     return [dict(tags) for tags in builtin_model().suggest_tags(features)]
 
 
-def test_items_have_the_tags_that_the_model_suggests(photos, tagged):
-    names = sorted(tagged)[:16]
-    suggested = _expected(photos, names)
+def test_items_have_the_tags_that_the_model_suggests(photographs, tagged):
+    names = photos_of(tagged)[:16]
+    suggested = _expected(photographs, names)
     assert any(suggested)
     assert [list(tagged.item(name).tags) for name in names] == [list(tags) for tags in suggested]
     assert tagged.labels() == {}
@@ -42,10 +37,10 @@ def test_items_have_the_tags_that_the_model_suggests(photos, tagged):
 def test_tags_are_counted_and_filtered(tagged):
     counts = tagged.facets()["tag"]
     tag, count = max(counts.items(), key=lambda pair: pair[1])
-    hits = tagged.browse(where={"tag": tag}, k=64).hits
+    hits = tagged.browse(where={"tag": tag}, k=100).hits
     assert len(hits) == count == max(counts.values())
     assert all(tag in hit.tags for hit in hits)
-    assert len(tagged.browse(where=f"tag~{tag[1:]}", k=64).hits) >= count
+    assert len(tagged.browse(where=f"tag~{tag[1:]}", k=100).hits) >= count
 
 
 def test_a_tag_is_found_as_a_keyword(tagged):
@@ -54,15 +49,15 @@ def test_a_tag_is_found_as_a_keyword(tagged):
     assert (hit.why, tag in hit.tags) == (("tags",), True)
 
 
-def test_synced_items_get_tags_and_retraining_renews_them(photos, tagged, tmp_path):
+def test_synced_items_get_tags_and_retraining_renews_them(photographs, tagged, tmp_path):
     path = shutil.copytree(tagged.path, tmp_path / "c.acqh")
-    name = next(name for name in sorted(tagged) if tagged.item(name).tags)
+    name = next(name for name in photos_of(tagged) if tagged.item(name).tags)
     with Collection.open(path) as collection:
         expected = collection.item(name).tags
         collection.remove(name)
-        collection.add(Item(photos / name, id="again"))
+        collection.add(Item(photographs / name, id="again"))
         assert collection.item("again").tags.keys() == expected.keys()
-        stale = Item(photos / name, id="stale", detected={"tags": {"unicorn": 1.0}})
+        stale = Item(photographs / name, id="stale", detected={"tags": {"unicorn": 1.0}})
         collection.upsert(stale)
         with collection.retrain() as retrained:
             assert retrained.item("stale").tags.keys() == expected.keys()
