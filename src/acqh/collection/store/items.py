@@ -351,9 +351,9 @@ def value_rows(number: int, item: Item) -> list[tuple[str, Any, int]]:
     detected[TAG] = list(item.detected.get(TAGS, ()))
     values += (
         (name, value)
-        for name, found in detected.items()
+        for name, tags in detected.items()
         if name not in item.fields
-        for value in found
+        for value in tags
     )
     return [(name, value, number) for name, value in values]
 
@@ -483,7 +483,7 @@ class Writer:
 
 
 def _row_of(item: Item) -> tuple[Any, ...]:
-    """Return the columns of an item after its number, the checksum at the end."""
+    """Return the row of an item without its number, the checksum at the end."""
     labels = json.dumps(item.labels, ensure_ascii=False)
     fields = json.dumps(item.fields, ensure_ascii=False)
     row = (item.id, item.text, labels, fields, item.encoded_from, item.code)
