@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 
 import acqh
 from acqh.errors import InvalidInputError, ViewError
-from acqh.methods.baselines.additive import regress_views
-from acqh.methods.baselines.ccq import CCQ, objective, update_codebooks, update_rotation
+from acqh.methods.baselines.additive import (
+    CCQ,
+    Stacked,
+    ccq_objective,
+    regress_views,
+    update_codebooks,
+    update_rotation,
+)
 from acqh.methods.baselines.rows import Rows
-from acqh.methods.baselines.stacked import Stacked
 from acqh.quantize import decode
 
 seeds = st.integers(0, 2**32 - 1)
@@ -55,19 +60,19 @@ def test_ccq_rotations_and_codebooks_never_raise_the_objective(seed):
     codebooks = rng.normal(size=(2, 4, 3))
     R = {view: np.linalg.qr(rng.normal(size=(len(m.T), 3)))[0] for view, m in views.items()}
     Z = decode(codes, codebooks)
-    before = objective(rows, R, weights, Z)
+    before = ccq_objective(rows, R, weights, Z)
     X = {view: X.times(np.eye(X.n_features)) for view, X in rows.items()}
     assert before == pytest.approx(
         sum(weights[view] * np.sum((X[view] - Z @ R[view].T) ** 2) for view in X)
     )
     R = {view: update_rotation(X, Z) for view, X in rows.items()}
-    rotated = objective(rows, R, weights, Z)
+    rotated = ccq_objective(rows, R, weights, Z)
     assert rotated <= before + 1e-9
     for rotation in R.values():
         np.testing.assert_allclose(rotation.T @ rotation, np.eye(3), atol=1e-9)
     mean = sum(weights[view] * X.times(R[view]) for view, X in rows.items())
     codebooks, codes = update_codebooks(mean, codes, codebooks)
-    assert objective(rows, R, weights, decode(codes, codebooks)) <= rotated + 1e-6
+    assert ccq_objective(rows, R, weights, decode(codes, codebooks)) <= rotated + 1e-6
 
 
 @pytest.mark.parametrize("method", [CCQ, Stacked])

@@ -9,14 +9,17 @@ from hypothesis import strategies as st
 import acqh
 from acqh._core.linalg import whiten
 from acqh.errors import FewerBitsWarning, InvalidInputError, ViewError
-from acqh.methods.baselines.cvh import CVH, couple_pairs
-from acqh.methods.baselines.directions import (
+from acqh.methods.baselines.correlation import (
+    CVH,
+    SCMOrth,
+    SCMSeq,
+    couple_pairs,
     joint_directions,
+    leading_pair,
     paired_directions,
     semantic_cross,
 )
 from acqh.methods.baselines.rows import Rows
-from acqh.methods.baselines.scm import SCMOrth, SCMSeq, leading_pair
 
 seeds = st.integers(0, 2**32 - 1)
 

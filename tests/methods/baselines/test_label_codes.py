@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acqh.methods.baselines import adch, dch, dcmh_discrete, dcmh_discriminant, fdch
+from acqh.methods.baselines import label_codes
 from acqh.methods.baselines.binary import random_signs
 from acqh.methods.baselines.rows import LabelSimilarity, Rows, ViewRidge
 
@@ -29,8 +29,10 @@ def test_dch_codes_never_raise_the_objective(seed):
     _, features, L, B = draw(seed)
     views = ViewRidge(features, 0.7, 0.1)
     W, P = Rows(B).ridge(1.0)(L), views.solve(B)
-    result = dch.update_codes(B, L, W, views.predict(P))
-    before, after = (dch.objective(codes, L, W, 1.0, views, P) for codes in (B, result))
+    result = label_codes.update_dch_codes(B, L, W, views.predict(P))
+    before, after = (
+        Rows(codes).ridge_loss(L, W, 1.0) + views.loss(P, codes) for codes in (B, result)
+    )
     assert after <= before + 1e-9
     expected = np.square(L - B @ W).sum() + np.square(W).sum()
     for view, F in features.items():
@@ -42,7 +44,7 @@ def test_dch_codes_never_raise_the_objective(seed):
 def test_fdch_codes_are_the_best_of_all_signs(seed):
     rng, _, _, B = draw(seed)
     fitted, predicted, drift = rng.normal(size=B.shape), rng.normal(size=B.shape), rng.normal()
-    result = fdch.update_codes(B, fitted, np.array([[drift]]), predicted)
+    result = label_codes.update_fdch_codes(B, fitted, np.array([[drift]]), predicted)
 
     def loss(codes, row):
         # The views' term less what does not depend on the codes.
@@ -56,7 +58,7 @@ def test_fdch_codes_are_the_best_of_all_signs(seed):
 def test_fdch_drift_is_the_mean_that_codes_lie_off():
     rng, _, _, B = draw(5)
     fitted = rng.normal(size=B.shape)
-    residual = B - fitted - fdch.update_drift(B, fitted)
+    residual = B - fitted - label_codes.update_fdch_drift(B, fitted)
     np.testing.assert_allclose(residual.sum(axis=0), 0, atol=1e-12)
 
 
@@ -65,10 +67,10 @@ def test_adch_latent_vectors_are_the_minimum_and_codes_never_raise_it(seed):
     rng, features, L, B = draw(seed)
     similarity = LabelSimilarity.signed(L)
     U = {view: rng.normal(size=(B.shape[1], 4)) for view in features}
-    V = adch.update_latent(features, U, B, similarity, 0.8, 0.1)
+    V = label_codes.update_adch_latent(features, U, B, similarity, 0.8, 0.1)
 
     def loss(latent, codes=B):
-        return adch.objective(features, U, latent, codes, similarity, 0.8, 0.1)
+        return label_codes.adch_objective(features, U, latent, codes, similarity, 0.8, 0.1)
 
     unit = L / np.linalg.norm(L, axis=1, keepdims=True)
     S = 2 * unit @ unit.T - 1
@@ -78,7 +80,7 @@ def test_adch_latent_vectors_are_the_minimum_and_codes_never_raise_it(seed):
     assert loss(V) == pytest.approx(expected)
     for _ in range(5):
         assert loss(V + 1e-2 * rng.normal(size=V.shape)) >= loss(V) - 1e-9
-    assert loss(V, adch.update_codes(B, V, similarity)) <= loss(V) + 1e-9
+    assert loss(V, label_codes.update_adch_codes(B, V, similarity)) <= loss(V) + 1e-9
 
 
 @given(seeds)
@@ -87,7 +89,7 @@ def test_dcmh_discrete_codes_never_raise_the_objective(seed):
     other, F, n_bits = random_signs(rng, B.shape), features["image"], B.shape[1]
     similarity = LabelSimilarity.signed(L)
     W, P = Rows(B).ridge(1.0)(L), Rows(F).ridge(0.1)(B)
-    result = dcmh_discrete.update_codes(
+    result = label_codes.update_view_codes(
         B, other, similarity, 0.5 * L @ W.T, 0.2 * F @ P, 0.5 * W @ W.T
     )
 
@@ -103,4 +105,4 @@ def test_dcmh_discriminant_codes_are_the_signs_of_the_real_minimum():
     rng, _, L, B = draw(7)
     W = rng.normal(size=(B.shape[1], 3))
     Z = L @ W.T @ np.linalg.inv(W @ W.T + 0.3 * np.eye(len(W)))
-    np.testing.assert_array_equal(dcmh_discriminant.update_codes(B, L, W, 0.3), np.sign(Z))
+    np.testing.assert_array_equal(label_codes.round_codes(B, L, W, 0.3), np.sign(Z))

@@ -10,7 +10,7 @@ from scipy.special import expit
 
 import acqh
 from acqh.features import RBFAnchors
-from acqh.methods.baselines import gsph, seph
+from acqh.methods.baselines import logistic
 from acqh.methods.baselines.rows import LabelSimilarity, unit_label_rows
 
 seeds = st.integers(0, 2**32 - 1)
@@ -28,7 +28,7 @@ def test_gsph_columns_are_exact_minima_in_the_box(seed):
     n_items, n_bits = int(rng.integers(1, 12)), int(rng.integers(1, 6))
     similarity = LabelSimilarity.cosine(draw_labels(rng, n_items))
     A, B = rng.uniform(-1, 1, (2, n_items, n_bits))
-    result = gsph.update_factor(A, B, n_bits * (similarity @ B))
+    result = logistic.update_factor(A, B, n_bits * (similarity @ B))
     before, after = (similarity.distance_to_product(n_bits, codes, B) for codes in (A, result))
     assert after <= before + 1e-9
     assert np.abs(result).max() <= 1.0
@@ -42,7 +42,7 @@ def test_gsph_columns_are_exact_minima_in_the_box(seed):
 
 def test_gsph_leaves_a_column_alone_that_meets_nothing():
     A = np.array([[0.5, -0.2]])
-    result = gsph.update_factor(A, np.array([[0.0, 1.0]]), np.array([[0.0, 0.3]]))
+    result = logistic.update_factor(A, np.array([[0.0, 1.0]]), np.array([[0.0, 0.3]]))
     np.testing.assert_allclose(result, [[0.5, 0.3]])
 
 
@@ -60,41 +60,41 @@ def divergence_slowly(H, labels):
 
 @pytest.mark.parametrize("block_pairs", [1, 40, 10_000])
 def test_the_divergence_and_its_gradient_are_independent_of_blocks(block_pairs, monkeypatch):
-    monkeypatch.setattr(seph, "_BLOCK_PAIRS", block_pairs)
+    monkeypatch.setattr(logistic, "_BLOCK_PAIRS", block_pairs)
     rng = np.random.default_rng(0)
     labels, H = draw_labels(rng, 9), rng.normal(size=(9, 3))
-    value, gradient = seph.divergence(H, unit_label_rows(labels))
+    value, gradient = logistic.divergence(H, unit_label_rows(labels))
     assert value == pytest.approx(divergence_slowly(H, labels))
     numeric = scipy.optimize.approx_fprime(
         H.ravel(), lambda flat: divergence_slowly(flat.reshape(H.shape), labels), 1e-6
     )
     np.testing.assert_allclose(gradient.ravel(), numeric, atol=1e-6)
-    again = seph.divergence(H, sp.csr_array(unit_label_rows(labels)))
+    again = logistic.divergence(H, sp.csr_array(unit_label_rows(labels)))
     np.testing.assert_allclose(again[1], gradient, atol=1e-12)
 
 
 def test_the_quantization_gradient_is_right():
     H = np.random.default_rng(1).normal(size=(4, 3))
-    value, gradient = seph.quantization(H, 0.5)
+    value, gradient = logistic.quantization(H, 0.5)
     assert value == pytest.approx(0.5 / 12 * np.square(np.abs(H) - 1).sum())
     numeric = scipy.optimize.approx_fprime(
-        H.ravel(), lambda flat: seph.quantization(flat.reshape(4, 3), 0.5)[0], 1e-7
+        H.ravel(), lambda flat: logistic.quantization(flat.reshape(4, 3), 0.5)[0], 1e-7
     )
     np.testing.assert_allclose(gradient.ravel(), numeric, atol=1e-6)
 
 
 def test_items_that_share_no_label_still_get_codes():
-    value, gradient = seph.divergence(np.eye(3), np.eye(3))
+    value, gradient = logistic.divergence(np.eye(3), np.eye(3))
     assert np.isfinite(value)
     assert np.isfinite(gradient).all()
 
 
 def test_gains_grow_while_a_coordinate_keeps_its_direction():
     gradient, step = np.array([1.0, 1.0]), np.array([-1.0, 1.0])
-    new_step, gain = seph.update_step(gradient, step, np.ones(2))
+    new_step, gain = logistic.update_step(gradient, step, np.ones(2))
     np.testing.assert_allclose(gain, [1.2, 0.8])
     np.testing.assert_allclose(new_step, 0.5 * step - 500 * gain * gradient)
-    assert seph.update_step(gradient, step, np.full(2, 0.01))[1][1] == 0.01
+    assert logistic.update_step(gradient, step, np.full(2, 0.01))[1][1] == 0.01
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def data():
 
 
 def test_views_of_a_gsph_item_vote_with_their_probabilities(data):
-    method = gsph.GSPH(8, n_anchors=20, random_state=0).fit(data)
+    method = logistic.GSPH(8, n_anchors=20, random_state=0).fit(data)
     p = [expit(method.project(X, view=view)) for view, X in data.views.items()]
     expected = 0.5 * (2 * p[0] - 1) + 0.5 * (2 * p[1] - 1)
     np.testing.assert_array_equal(
@@ -113,7 +113,7 @@ def test_views_of_a_gsph_item_vote_with_their_probabilities(data):
 
 
 def test_views_of_a_seph_item_are_put_together_by_bayes(data):
-    method = seph.SePH(8, n_anchors=20, max_iter=20, random_state=0).fit(data)
+    method = logistic.SePH(8, n_anchors=20, max_iter=20, random_state=0).fit(data)
     p, q = (expit(method.project(X, view=view)) for view, X in data.views.items())
     prior = expit(method.prior_log_odds_)
     expected = p * q / prior - (1 - p) * (1 - q) / (1 - prior)
@@ -128,7 +128,7 @@ def test_views_of_a_seph_item_are_put_together_by_bayes(data):
 
 def test_seph_trains_on_a_sample_of_many_items(data):
     maps = RBFAnchors(1000, variant="rbf_mean")
-    method = seph.SePH(4, feature_maps=maps, max_train=30, max_iter=5, random_state=0).fit(data)
+    method = logistic.SePH(4, feature_maps=maps, max_train=30, max_iter=5, random_state=0).fit(data)
     assert method.feature_maps_["image"].anchors_.shape == (30, 10)
 
 
@@ -136,7 +136,7 @@ def test_the_linear_variant_works_on_sparse_words():
     data = acqh.make_multiview(
         90, {"image": 10, "text": 40}, n_labels=3, sparse=["text"], random_state=1
     )
-    for cls in (gsph.GSPH, seph.SePH):
+    for cls in (logistic.GSPH, logistic.SePH):
         method = cls(8, feature_maps="bias", max_iter=20, random_state=0).fit(data)
         assert method.projections_["text"].shape == (41, 8)
         hashed = method.decode(method.hash(data.views["text"], view="text"))

@@ -9,9 +9,14 @@ import scipy.sparse as sp
 import acqh
 from acqh.bench import evaluate, make_split
 from acqh.errors import DeviceError, InvalidInputError, MissingExtraError, ViewError
-from acqh.methods.baselines.ddcmh import DDCMH, reconstruct_codes
-from acqh.methods.baselines.deep_cmh import DeepCMH, batch_loss, share_label
-from acqh.methods.baselines.networks import standardisation
+from acqh.methods.baselines.networks import (
+    DDCMH,
+    DeepCMH,
+    batch_loss,
+    reconstruct_codes,
+    share_label,
+    standardisation,
+)
 
 METHODS = pytest.mark.parametrize("cls", [DeepCMH, DDCMH])
 QUICK = {"hidden": 16, "max_epochs": 3, "batch_size": 16, "random_state": 0}
