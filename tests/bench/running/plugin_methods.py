@@ -4,7 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from acqh.bench.running.variants import RandomCodes
+from acqh.bench.running.trivial import RandomCodes
 from acqh.methods import register
 
 FACTS = {

@@ -7,7 +7,7 @@ import pytest
 
 import acqh
 from acqh.bench import evaluate, make_split
-from acqh.bench.running.cca import CanonicalCorrelation
+from acqh.bench.running.trivial import CanonicalCorrelation
 from acqh.bench.running.variants import load_method_file
 from acqh.errors import InvalidInputError
 from acqh.methods import registry

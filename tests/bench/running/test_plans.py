@@ -12,7 +12,8 @@ from acqh.bench.running.runs import (
     plan_runs,
 )
 from acqh.bench.running.store import as_duration, expected_seconds
-from acqh.bench.running.variants import RandomCodes, list_variants, make_maps, make_variant
+from acqh.bench.running.trivial import RandomCodes
+from acqh.bench.running.variants import list_variants, make_maps, make_variant
 from acqh.bench.running.worker import peak_memory, reset_peak_memory
 from acqh.data import save_npz
 from acqh.errors import DatasetNotFoundError, InvalidInputError

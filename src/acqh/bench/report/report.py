@@ -19,7 +19,8 @@ from acqh.bench.report.plots import Plot, draw, plots_of
 from acqh.bench.report.results import Results, group, load_results
 from acqh.bench.report.tables import Comparison, compare
 from acqh.bench.running.store import Record
-from acqh.bench.running.variants import TRIVIAL, find_method
+from acqh.bench.running.trivial import TRIVIAL
+from acqh.bench.running.variants import find_method
 from acqh.io.write import replace_file
 from acqh.methods.registry import list as list_methods
 

@@ -13,7 +13,8 @@ import numpy as np
 from acqh._core.arrays import Array, Floats
 from acqh.bench.running.evaluate import ResultRow
 from acqh.bench.running.store import Record, Store
-from acqh.bench.running.variants import TRIVIAL, find_method
+from acqh.bench.running.trivial import TRIVIAL
+from acqh.bench.running.variants import find_method
 from acqh.errors import CorruptBundleError, InvalidInputError
 
 Kind = Literal["ours", "baseline", "trivial"]

@@ -4,29 +4,24 @@ import hashlib
 import inspect
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import numpy as np
 from sklearn.pipeline import make_pipeline
 
 from acqh import methods
-from acqh._core.arrays import Array, Floats, Matrix, is_sparse
-from acqh._core.runtime import RandomState
 from acqh._core.store import pack
-from acqh.bench.running.cca import CanonicalCorrelation
+from acqh.bench.running.trivial import TRIVIAL
 from acqh.errors import InvalidInputError
 from acqh.features import KernelMap, RBFAnchors, SignedRoot
 from acqh.methods import BaseMethod
-from acqh.methods.base import as_parts
 from acqh.methods.baselines.additive import AdditiveMethod
-from acqh.methods.baselines.binary import BinaryMethod
 from acqh.methods.baselines.networks import NetworkMethod
-from acqh.methods.baselines.training import Training
-from acqh.methods.registry import HOMES, DatabaseMode, MethodInfo
+from acqh.methods.registry import HOMES, MethodInfo
 
 # Chosen, with the root and the width, on training rows of Wiki and MIRFlickr25K only. Many more
 # anchors would come close to the number of training items of small data.
@@ -161,70 +156,6 @@ def _as_json(value: Any, name: str, label: str) -> Any:
         return value
     raise InvalidInputError(
         f"argument {name} of method {label!r} is {value!r}; only JSON values can be stored"
-    )
-
-
-@dataclass(eq=False, repr=False)
-class RandomCodes(BinaryMethod):
-    """Random bits seeded by the checksum of an item's features: the chance level.
-
-    Equal items have equal codes, so results do not depend on the order of calls.
-
-    Examples
-    --------
-    >>> codes = RandomCodes(16).fit({"image": np.eye(3), "text": np.eye(3)})
-    >>> codes.encode({"image": np.eye(3)}).shape
-    (3, 2)
-    """
-
-    info: ClassVar[MethodInfo] = MethodInfo(
-        name="random",
-        title="Random codes (trivial baseline)",
-        reference="",
-        supervised=False,
-        code="binary",
-        modes=("single", "fused"),
-    )
-    _: KW_ONLY
-    feature_maps: Any = field(default=None, init=False)
-    random_state: RandomState = 0
-
-    def fit(self, views: Any, labels: Any = None) -> Self:
-        """Store the widths of the views."""
-        self._check_parameters()
-        first = next(as_parts(views, labels))
-        self.n_features_in_ = {name: view.shape[1] for name, view in first.views.items()}
-        self.n_bits_ = self.n_bits
-        return self
-
-    def _learn(self, data: Training) -> dict[str, Any]:
-        raise NotImplementedError  # not called by `fit`
-
-    def _project(self, matrix: Matrix, view: str) -> Floats:
-        return self.decode(self._code({view: matrix}, "single"))
-
-    def _code(self, views: Mapping[str, Matrix], mode: DatabaseMode) -> Array:  # noqa: ARG002
-        start = f"{self.random_state} {len(views)} ".encode()
-        digests = [
-            hashlib.shake_128(start + b"".join(rows)).digest(self.bytes_per_item)
-            for rows in zip(*(_row_bytes(X) for _, X in sorted(views.items())), strict=True)
-        ]
-        return np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, self.bytes_per_item)
-
-
-# Trivial baselines that only the bench knows; label-ridge is a registered method.
-TRIVIAL: Mapping[str, type[BaseMethod]] = {
-    cls.info.name: cls for cls in (CanonicalCorrelation, RandomCodes)
-}
-
-
-def _row_bytes(matrix: Matrix) -> Iterable[bytes]:
-    if not is_sparse(matrix):
-        return (row.tobytes() for row in matrix)
-    spans = zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)
-    return (
-        matrix.indices[start:end].tobytes() + matrix.data[start:end].tobytes()
-        for start, end in spans
     )
 
 

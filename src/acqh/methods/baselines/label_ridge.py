@@ -1,4 +1,4 @@
-"""The trivial control: ridge regression from each view to the labels."""
+"""Trivial baselines of real vectors: their base class, and ridge regression to the labels."""
 
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
@@ -13,8 +13,32 @@ from acqh.methods.registry import DatabaseMode, register
 from acqh.stats import regress
 
 
+class RealMethod(BaseMethod):
+    """A method whose items are real vectors: the mean of what their views become as queries."""
+
+    projections_: dict[str, Floats]
+
+    def encode(
+        self, views: Any = None, *, labels: Any = None, mode: DatabaseMode | None = None
+    ) -> Array:
+        """Return the mean of the vectors of all views given, (n_items, n_components) float32."""
+        self._check_mode(views, labels, mode)
+        vectors = [self.project(X, view=view) for view, X in views.items()]
+        return np.asarray(np.mean(vectors, axis=0, dtype=np.float32))
+
+    def decode(self, codes: Array) -> Floats:
+        """Return the vectors themselves."""
+        return np.asarray(codes, dtype=np.float32)
+
+    @property
+    def bytes_per_item(self) -> int:
+        """Four bytes per dimension."""
+        self._check_fitted()
+        return 4 * int(next(iter(self.projections_.values())).shape[1])
+
+
 @register(name="label-ridge")
-class LabelRidge(BaseMethod):
+class LabelRidge(RealMethod):
     """Predict the labels of a query by ridge regression; score items by their labels.
 
     What a supervised method has to beat. A query becomes its predicted label scores. A database
@@ -139,15 +163,4 @@ class LabelRidge(BaseMethod):
             if not dense.any(axis=1).all():
                 raise LabelError("some items have no labels; encode those by their views")
             return np.asarray(dense, dtype=np.float32)
-        predictions = [self.project(X, view=view) for view, X in views.items()]
-        return np.asarray(np.mean(predictions, axis=0, dtype=np.float32))
-
-    def decode(self, codes: Array) -> Floats:
-        """Return the codes themselves: they are label vectors."""
-        return np.asarray(codes, dtype=np.float32)
-
-    @property
-    def bytes_per_item(self) -> int:
-        """Four bytes per label."""
-        self._check_fitted()
-        return 4 * len(self.label_names_)
+        return super().encode(views, labels=labels, mode=mode)
