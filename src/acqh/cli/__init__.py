@@ -7,7 +7,9 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
+from importlib.resources import files
 from io import TextIOWrapper
+from string import Template
 from typing import Annotated, Any
 
 import typer
@@ -62,22 +64,6 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Research": (research.bench, research.report),
     "Files": (collections.verify,),
 }
-# The same as in CITATION.cff and README.md, which a test compares.
-_BIBTEX = f"""\
-@article{{wang2020acqh,
-  title   = {{Asymmetric Correlation Quantization Hashing for Cross-modal Retrieval}},
-  author  = {{Wang, Lu and Yang, Jie}},
-  journal = {{arXiv preprint arXiv:2001.04625}},
-  year    = {{2020}},
-  url     = {{https://arxiv.org/abs/2001.04625}}
-}}
-
-@software{{acqh,
-  title   = {{acqh: cross-modal retrieval from a few bytes per item}},
-  author  = {{{{the acqh authors}}}},
-  version = {{{__version__}}},
-  year    = {{2026}}
-}}"""
 _log = logging.getLogger(__name__)
 # Every command takes these, except that serve and open print no result.
 _SHARED = {
@@ -150,7 +136,8 @@ def _print_version(is_set: bool) -> None:
 
 def _print_citation(is_set: bool) -> None:
     if is_set:
-        print(_BIBTEX)
+        bibtex = Template((files("acqh") / "citation.bib").read_text("utf-8"))
+        print(bibtex.substitute(version=__version__), end="")
         raise typer.Exit
 
 

@@ -4,6 +4,7 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib.resources import as_file, files
 from typing import Any
 
 import numpy as np
@@ -137,7 +138,6 @@ def _thin(x: Array, y: Array) -> _Points:
 
 FORMATS = ("svg", "png", "pdf")
 
-_INK = "#1f2328"
 _OURS = ("#e03131", "#f76707", "#be4bdb", "#e64980")
 _BASELINES = (
     "#1c7ed6", "#2b8a3e", "#7048e8", "#0c8599", "#a0703c",
@@ -151,31 +151,6 @@ _DASHES: tuple[Any, ...] = (
 _KNOWN_OURS = ("acqh", "acqh rbf", "acqh-paper", "acqh-paper rbf", "acqh kernel")
 _KNOWN_TRIVIAL = ("label-ridge", "label-ridge rbf", "random", "cca")
 _MARKERS = "osD^vP<X>h"
-_STYLE = {
-    "font.family": "sans-serif",
-    "font.size": 8.5,
-    "axes.edgecolor": _INK,
-    "axes.labelcolor": _INK,
-    "axes.titlecolor": _INK,
-    "axes.titlesize": 9.5,
-    "axes.titleweight": "bold",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.7,
-    "axes.grid": True,
-    "grid.color": _TRIVIAL_COLOR,
-    "grid.alpha": 0.25,
-    "grid.linewidth": 0.6,
-    "text.color": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-    "legend.frameon": False,
-    "svg.fonttype": "none",
-    "pdf.fonttype": 42,
-    "savefig.dpi": 200,
-    # Names are names: a dollar sign in one starts no formula.
-    "text.parse_math": False,
-}
 _PANEL_INCHES = (3.7, 2.9)
 _LEGEND_COLUMNS = 6
 # Lines of more points are drawn without markers.
@@ -192,8 +167,8 @@ def draw(plot: Plot, kind: str = "svg") -> bytes:
     `kind`: one of FORMATS. Raises MissingExtraError: Matplotlib is not installed.
     """
     matplotlib = require("matplotlib")
-    buffer = io.BytesIO()
-    with matplotlib.rc_context({**_STYLE, "svg.hashsalt": plot.name}):
+    buffer, style = io.BytesIO(), files(__package__) / "page_files" / "plots.mplstyle"
+    with as_file(style) as path, matplotlib.rc_context({"svg.hashsalt": plot.name}, path):
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
         _figure(plot).savefig(buffer, format=kind, metadata=metadata, transparent=kind == "svg")
     return buffer.getvalue()

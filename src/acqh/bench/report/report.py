@@ -3,10 +3,12 @@
 import json
 import shlex
 from base64 import b64encode
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
+from itertools import product
 from os import PathLike
 from pathlib import Path
 from string import Template
@@ -97,19 +99,19 @@ def write_report(
     results = load_results(path)
     on_step("comparing methods")
     comparisons = compare(results)
-    plots = {comparison.name: plots_of(results, comparison) for comparison in comparisons}
     folder = Path(path) / "report" if out is None else Path(out)
     (folder / "tables").mkdir(parents=True, exist_ok=True)
-    tables, drawn = [], {}
-    for table in (table for comparison in comparisons for table in comparison.tables):
-        for kind, write in _FORMATS.items():
+    tables = []
+    figures: dict[str, list[tuple[Plot, bytes]]] = {}
+    for comparison in comparisons:
+        for table, (kind, write) in product(comparison.tables, _FORMATS.items()):
             tables.append(folder / "tables" / f"{table.name}.{kind}")
             replace_file(tables[-1], write(table).encode())
-    for plot in (plot for drawings in plots.values() for plot in drawings):
-        on_step(f"drawing {plot.name}")
-        drawn[plot.name] = draw(plot)
+        for plot in plots_of(results, comparison):
+            on_step(f"drawing {plot.name}")
+            figures.setdefault(comparison.name, []).append((plot, draw(plot)))
     page = folder / "index.html"
-    replace_file(page, render_page(results, comparisons, plots, drawn, title).encode())
+    replace_file(page, render_page(results, comparisons, figures, title).encode())
     return ReportFiles(
         page=page,
         tables=tuple(tables),
@@ -118,46 +120,16 @@ def write_report(
     )
 
 
-# What to cite, as BibTeX.
-CITATION = f"""\
-@article{{wang2020acqh,
-  author = {{Wang, Lu and Yang, Jie}},
-  title  = {{Asymmetric Correlation Quantization Hashing for Cross-modal Retrieval}},
-  year   = {{2020}}
-}}
-@software{{acqh,
-  author  = {{{{the acqh authors}}}},
-  title   = {{acqh: cross-modal retrieval from a few bytes per item}},
-  version = {{{__version__}}}
-}}"""
-
-
-# Level of the heading, id, title, and content as HTML.
-Section = tuple[int, str, str, str]
+# Of each comparison, by name: its plots and their SVG.
+Figures = Mapping[str, Sequence[tuple[Plot, bytes]]]
 
 
 def render_page(
-    results: Results,
-    comparisons: Sequence[Comparison],
-    plots: Mapping[str, Sequence[Plot]],
-    drawn: Mapping[str, bytes],
-    title: str,
+    results: Results, comparisons: Sequence[Comparison], figures: Figures, title: str
 ) -> str:
-    """Return one self-contained HTML document.
-
-    `plots`: by the name of their comparison. `drawn`: the SVG of every plot, by name.
-    """
-    sections = [
-        (
-            3,
-            f"section-{comparison.name}",
-            comparison.title,
-            _comparison(comparison, plots.get(comparison.name, ()), drawn),
-        )
-        for comparison in comparisons
-    ]
+    """Return one self-contained HTML document."""
     contents, body = [], [_header(results, title)]
-    for level, name, heading, content in _sections(results, comparisons, sections):
+    for level, name, heading, content in _sections(results, comparisons, figures):
         link = f'<li><a href="#{escape(name)}">{escape(heading)}</a></li>'
         contents.append(link if level == 2 else f"<li><ol>{link}</ol></li>")
         body.append(f'<h{level} id="{escape(name)}">{escape(heading)}</h{level}>\n{content}')
@@ -176,8 +148,9 @@ def _read(name: str) -> str:
 
 
 def _sections(
-    results: Results, comparisons: Sequence[Comparison], sections: Sequence[Section]
-) -> Iterator[Section]:
+    results: Results, comparisons: Sequence[Comparison], figures: Figures
+) -> Iterator[tuple[int, str, str, str]]:
+    """Yield level, id and text of each heading, and the HTML under it."""
     if comparisons:
         lead = (
             "<p>Every method gets the same number of bytes per item. Trivial baselines: "
@@ -186,14 +159,21 @@ def _sections(
             "draws codes at random.</p>"
         )
         yield 2, "fair", "Fair comparison: equal bytes", lead + _winners(comparisons)
-        yield from sections
+    for comparison in comparisons:
+        tables = [(table.quantity.title, to_html(table)) for table in comparison.tables]
+        content = f"<p>{escape(comparison.description)}</p>" + _tabs(comparison.name, tables)
+        drawn = [(plot.title, _figure(plot, svg)) for plot, svg in figures[comparison.name]]
+        content += _tabs(f"{comparison.name}-figures", drawn)
+        yield 3, f"section-{comparison.name}", comparison.title, content
     if results.failures:
         lead = "<p>These runs failed; nothing above includes them.</p>"
         yield 2, "failures", "Failed runs", lead + _failures(results)
     if results.results:
         yield 2, "methods", "Methods", _methods(results)
         yield 2, "settings", "Settings", _settings(results)
-    yield 2, "cite", "How to cite", f"<pre><code>{escape(CITATION)}</code></pre>"
+    bibtex = Template((files("acqh") / "citation.bib").read_text("utf-8"))
+    shown = escape(bibtex.substitute(version=__version__))
+    yield 2, "cite", "How to cite", f"<pre><code>{shown}</code></pre>"
 
 
 def _header(results: Results, title: str) -> str:
@@ -248,25 +228,14 @@ def _winners(comparisons: Sequence[Comparison]) -> str:
     )
 
 
-def _comparison(comparison: Comparison, plots: Sequence[Plot], drawn: Mapping[str, bytes]) -> str:
-    tables = [(table.quantity.title, to_html(table)) for table in comparison.tables]
-    content = f"<p>{escape(comparison.description)}</p>" + _tabs(comparison.name, tables)
-    return content + (_figures(f"{comparison.name}-figures", plots, drawn) if plots else "")
-
-
-def _figures(name: str, plots: Sequence[Plot], drawn: Mapping[str, bytes]) -> str:
-    """Return figures with their captions."""
-    tabs = []
-    for plot in plots:
-        key, title, caption = map(escape, (plot.name, plot.title, plot.caption))
-        image = b64encode(drawn[plot.name]).decode()
-        figure = (
-            f'<figure id="{key}"><div class="scroll"><img alt="{title}. {caption}" '
-            f'src="data:image/svg+xml;base64,{image}"></div>\n'
-            f"<figcaption><b>{title}.</b> {caption}</figcaption></figure>"
-        )
-        tabs.append((plot.title, figure))
-    return _tabs(name, tabs)
+def _figure(plot: Plot, svg: bytes) -> str:
+    """Return a figure with its caption."""
+    key, title, caption = map(escape, (plot.name, plot.title, plot.caption))
+    return (
+        f'<figure id="{key}"><div class="scroll"><img alt="{title}. {caption}" '
+        f'src="data:image/svg+xml;base64,{b64encode(svg).decode()}"></div>\n'
+        f"<figcaption><b>{title}.</b> {caption}</figcaption></figure>"
+    )
 
 
 def _tabs(name: str, tabs: Iterable[tuple[str, str]]) -> str:
@@ -288,29 +257,24 @@ def _tabs(name: str, tabs: Iterable[tuple[str, str]]) -> str:
 
 def _failures(results: Results) -> str:
     """Return a table of failed runs, one row per reason."""
-    by_reason: dict[tuple[str, ...], list[Record]] = {}
+    sizes: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    seeds: dict[tuple[str, ...], set[int]] = defaultdict(set)
     for record in results.failures:
-        setting = record["setting"]
-        name = (record["label"], setting["dataset"], setting["protocol"], setting["database"])
-        by_reason.setdefault((*name, str(record.get("reason") or "unknown")), []).append(record)
+        setting, n_bytes = record["setting"], record.get("bytes_requested")
+        reason = str(record.get("reason") or "unknown")
+        facts = (setting[name] for name in ("dataset", "protocol", "database"))
+        name = (record["label"], *facts, reason)
+        sizes[name].add(
+            f"{n_bytes} bytes" if n_bytes else f"K = {record.get('n_components_requested')}"
+        )
+        seeds[name].add(setting["seed"])
     return plain_html(
         ("method", "data", "protocol", "database", "reason", "sizes", "seeds"),
-        [(*name, _sizes(records), _seeds(records)) for name, records in by_reason.items()],
+        [
+            (*name, ", ".join(sorted(sizes[name])), ", ".join(map(str, sorted(seeds[name]))))
+            for name in sizes
+        ],
     )
-
-
-def _sizes(records: Sequence[Record]) -> str:
-    sizes = {
-        f"{record['bytes_requested']} bytes"
-        if record.get("bytes_requested")
-        else f"K = {record.get('n_components_requested')}"
-        for record in records
-    }
-    return ", ".join(sorted(sizes))
-
-
-def _seeds(records: Iterable[Record]) -> str:
-    return ", ".join(map(str, sorted({record["setting"]["seed"] for record in records})))
 
 
 def _settings(results: Results) -> str:
@@ -328,21 +292,19 @@ def _settings(results: Results) -> str:
 
 
 def _data(records: Sequence[Record]) -> str:
-    rows = {}
+    rows = set()
     for record in records:
         setting = record["setting"]
-        row = record["rows"][0]
-        counts = tuple(f"{row[name]:,}" for name in ("n_train", "n_query", "n_database"))
+        counts = (f"{record['rows'][0][name]:,}" for name in ("n_train", "n_query", "n_database"))
         prepared = "; ".join(
             f"{view}: {_map_name(feature_map)}"
             for view, feature_map in (setting.get("preparation") or {}).items()
         )
-        name = (setting["dataset"], setting["protocol"], *counts)
         digest = str(setting.get("data_sha256", ""))[:16]
-        rows[name] = (*name, prepared or "none", digest)
+        rows.add((setting["dataset"], setting["protocol"], *counts, prepared or "none", digest))
     columns = ("data", "protocol", "training", "queries", "database", "preparation", "sha256")
     definitions = " ".join(f"{p.name.capitalize()}: {p.description}." for p in PROTOCOLS.values())
-    return f"<p>{definitions}</p>{plain_html(columns, sorted(rows.values()))}"
+    return f"<p>{definitions}</p>{plain_html(columns, sorted(rows))}"
 
 
 def _map_name(stored: Any) -> str:
@@ -365,23 +327,16 @@ def _splits(records: Sequence[Record]) -> str:
 
 def _parameters(records: Sequence[Record]) -> str:
     """Return one row per label: the constant parameters, and the values of the varied ones."""
-    by_label: dict[str, dict[str, list[Any]]] = {}
+    values: dict[str, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
-        values = by_label.setdefault(record["label"], {})
         for name, value in record["setting"]["params"].items():
-            distinct = values.setdefault(name, [])
+            distinct = values[record["label"]][name]
             if value not in distinct:
                 distinct.append(value)
     rows = []
-    for label, values in sorted(by_label.items()):
-        fixed = [
-            f"{name}={json.dumps(distinct[0])}"
-            for name, distinct in values.items()
-            if len(distinct) == 1
-        ]
-        varied = [
-            f"{name}: {_listed(distinct)}" for name, distinct in values.items() if len(distinct) > 1
-        ]
+    for label, by_name in sorted(values.items()):
+        fixed = [f"{name}={json.dumps(v[0])}" for name, v in by_name.items() if len(v) == 1]
+        varied = [f"{name}: {_listed(v)}" for name, v in by_name.items() if len(v) > 1]
         rows.append((label, ", ".join(fixed), "; ".join(varied)))
     return plain_html(("method", "the same in all runs", "varied"), rows)
 
@@ -394,12 +349,11 @@ def _listed(values: Sequence[Any]) -> str:
 
 
 def _machines(records: Sequence[Record]) -> str:
-    rows: dict[tuple[str, ...], int] = {}
+    rows: Counter[tuple[str, ...]] = Counter()
     for record in records:
         machine = ", ".join(f"{key}: {value}" for key, value in record["machine"].items())
         versions = ", ".join(f"{key} {value}" for key, value in record["versions"].items())
-        name = (machine, versions, str(record["setting"].get("n_threads", "unknown")))
-        rows[name] = rows.get(name, 0) + 1
+        rows[machine, versions, str(record["setting"].get("n_threads", "unknown"))] += 1
     columns = ("machine", "versions", "threads", "runs")
     return plain_html(columns, [(*name, count) for name, count in rows.items()])
 
