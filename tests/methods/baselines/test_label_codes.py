@@ -27,12 +27,10 @@ def draw(seed):
 @given(seeds)
 def test_dch_codes_never_raise_the_objective(seed):
     _, features, L, B = draw(seed)
-    views = ViewRidge(features, 0.7, 0.1)
-    W, P = Rows(B).ridge(1.0)(L), views.solve(B)
-    result = label_codes.update_dch_codes(B, L, W, views.predict(P))
-    before, after = (
-        Rows(codes).ridge_loss(L, W, 1.0) + views.loss(P, codes) for codes in (B, result)
-    )
+    views = ViewRidge({view: Rows(F) for view, F in features.items()}, 0.7, 0.1).fit(B)
+    W, P = Rows(B).ridge(1.0)(L), views.projections
+    result = label_codes.update_dch_codes(B, L, W, views.pull)
+    before, after = (Rows(codes).ridge_loss(L, W, 1.0) + views.loss(codes) for codes in (B, result))
     assert after <= before + 1e-9
     expected = np.square(L - B @ W).sum() + np.square(W).sum()
     for view, F in features.items():

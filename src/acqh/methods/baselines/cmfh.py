@@ -10,7 +10,7 @@ from acqh._core.arrays import Floats, Matrix
 from acqh._core.linalg import solve_spd
 from acqh.methods.base import POSITIVE
 from acqh.methods.baselines.binary import LinearBinaryMethod, linear_functions
-from acqh.methods.baselines.rows import Rows, squared_norm
+from acqh.methods.baselines.rows import Rows, ViewRidge, squared_norm
 from acqh.methods.baselines.training import Training, share_weights
 from acqh.methods.registry import register
 
@@ -118,9 +118,8 @@ class CMFH(LinearBinaryMethod):
 
     def _learn(self, data: Training) -> dict[str, Any]:
         weights = share_weights(self.view_weights, data.features)
-        rows = data.centred()
-        ridge = self.ridge / self.projection_weight
-        regress = {view: view_rows.ridge(ridge) for view, view_rows in rows.items()}
+        rows = data.rows(centre=True)
+        hashing = ViewRidge(rows, self.projection_weight, self.ridge / self.projection_weight)
         V = data.rng.random((data.n_items, self.n_bits))
         history = []
         for _ in range(self.max_iter):
@@ -128,31 +127,21 @@ class CMFH(LinearBinaryMethod):
                 view: update_basis(view_rows, V, self.ridge / weights[view])
                 for view, view_rows in rows.items()
             }
-            P = {view: solve(V) for view, solve in regress.items()}
+            P = hashing.fit(V).projections
             mixes = mix_views(U, P, weights, self.projection_weight, self.ridge)
             V = np.sum([view_rows.times(mixes[view]) for view, view_rows in rows.items()], axis=0)
-            history.append(self._objective(rows, U, P, V, weights))
+            rebuilding = sum(
+                weights[view] * view_rows.residual_norm(V, U[view])
+                + self.ridge * squared_norm(U[view])
+                for view, view_rows in rows.items()
+            )
+            history.append(hashing.loss(V) + rebuilding + self.ridge * squared_norm(V))
         return {
             **linear_functions(P, rows=rows, codes=V, history=history),
             "means_": {view: view_rows.mean for view, view_rows in rows.items()},
             "bases_": U,
             "view_weights_": weights,
         }
-
-    def _objective(
-        self,
-        rows: Mapping[str, Rows],
-        U: Mapping[str, Floats],
-        P: Mapping[str, Floats],
-        V: Floats,
-        weights: Mapping[str, float],
-    ) -> float:
-        total = self.ridge * squared_norm(V)
-        for view, view_rows in rows.items():
-            total += weights[view] * view_rows.residual_norm(V, U[view])
-            total += self.projection_weight * squared_norm(V - view_rows.times(P[view]))
-            total += self.ridge * (squared_norm(U[view]) + squared_norm(P[view]))
-        return total
 
     def _unify(self, views: Mapping[str, Matrix]) -> Floats:
         """Return the latent factor of items: the V that the views given agree on."""

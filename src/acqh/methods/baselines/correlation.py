@@ -184,7 +184,7 @@ class CVH(LinearBinaryMethod):
     ridge: float = 1e-4
 
     def _learn(self, data: Training) -> dict[str, Any]:
-        rows = data.centred()
+        rows = data.rows(centre=True)
         view_rows = list(rows.values())
         directions, couplings = joint_directions(
             [view.gram() for view in view_rows], couple_pairs(view_rows), self.ridge, self.n_bits
@@ -237,7 +237,7 @@ class SCMOrth(LinearBinaryMethod):
     ridge: float = 1e-6
 
     def _learn(self, data: Training) -> dict[str, Any]:
-        rows = data.centred()
+        rows = data.rows(centre=True)
         x, y = rows.values()
         *directions, covariances = paired_directions(
             whiten(x.gram(), self.ridge),
@@ -359,7 +359,7 @@ class SCMSeq(LinearBinaryMethod):
     stop_at_rise: bool = True
 
     def _learn(self, data: Training) -> dict[str, Any]:
-        rows = data.centred()
+        rows = data.rows(centre=True)
         x, y = rows.values()
         white = whiten(x.gram(), self.ridge), whiten(y.gram(), self.ridge)
         cross = semantic_cross(x, y, data.labels)
@@ -464,7 +464,7 @@ class QCH(LinearBinaryMethod):
     max_iter: int = 30
 
     def _learn(self, data: Training) -> dict[str, Any]:
-        rows = data.centred()
+        rows = data.rows(centre=True)
         x, y = rows.values()
         white_x, white_y = _whiten_to_unit_variance(x), _whiten_to_unit_variance(y)
         Z = [x.times(white_x), y.times(white_y)]

@@ -163,16 +163,15 @@ class CRE(LinearBinaryMethod):
 
     def _learn(self, data: Training) -> dict[str, Any]:
         A = Affinity.of(data.views, share_weights(self.view_weights, data.views))
-        hashing = ViewRidge(data.features, self.feature_weight, self.feature_ridge)
+        hashing = ViewRidge(data.rows(), self.feature_weight, self.feature_ridge)
         shape = (data.n_items, self.n_bits)
         B, spare = random_signs(data.rng, shape), data.rng.normal(size=shape)
         history: list[float] = []
         for _ in range(self.max_iter):
-            W = hashing.solve(B)
             Z = balance(A @ B + self.balance_weight * B, spare)
-            previous, B = B, update_codes(B, A, Z, self.balance_weight, hashing.predict(W))
+            previous, B = B, update_codes(B, A, Z, self.balance_weight, hashing.fit(B).pull)
             fit = float(np.vdot(Z, A @ B + self.balance_weight * B))
-            history.append(hashing.loss(W, B) / 2.0 - fit)
+            history.append(hashing.loss(B) / 2.0 - fit)
             if np.array_equal(B, previous):
                 break
-        return linear_functions(hashing.solve(B), codes=B, history=history)
+        return linear_functions(hashing.fit(B).projections, codes=B, history=history)

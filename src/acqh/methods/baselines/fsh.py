@@ -15,7 +15,7 @@ from acqh.methods.baselines.binary import (
     linear_functions,
     random_signs,
 )
-from acqh.methods.baselines.rows import Rows, squared_norm
+from acqh.methods.baselines.rows import ViewRidge
 from acqh.methods.baselines.training import Training, share_weights
 from acqh.methods.registry import register
 
@@ -71,32 +71,6 @@ def fuse_views(
         anchors = link_to_nearest(among_anchors[1 - v], n_neighbors)
         fused += share * (items @ (np.exp(-among_anchors[v] / 2.0) @ anchors.T))
     return fused
-
-
-def update_codes(signs: Floats, pull: Floats) -> Floats:
-    """Maximise ``tr(signsᵀ pull)``; signs stay where it makes no difference."""
-    return keep_sign(pull, signs)
-
-
-def predict(rows: Mapping[str, Rows], W: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Return ``F_v W_v`` of every view, (n_items, n_bits)."""
-    return {view: view_rows.times(W[view]) for view, view_rows in rows.items()}
-
-
-def objective(
-    B: Floats,
-    graph: Floats,
-    predicted: Mapping[str, Floats],
-    W: Mapping[str, Floats],
-    feature_weight: float,
-    feature_ridge: float,
-) -> float:
-    """Return ``λ Σ_v (||B - F_v W_v||² + ε ||W_v||²) - tr(Bᵀ graph)`` for ``graph = D B_s``."""
-    loss = sum(
-        squared_norm(B - predicted[view]) + feature_ridge * squared_norm(matrix)
-        for view, matrix in W.items()
-    )
-    return feature_weight * loss - float(np.vdot(B, graph))
 
 
 @register(name="fsh")
@@ -174,25 +148,20 @@ class FSH(LinearBinaryMethod):
             list(shares.values()),
             min(self.n_neighbors, n_anchors),
         )
-        rows = data.centred()
-        regress = {view: view_rows.ridge(self.feature_ridge) for view, view_rows in rows.items()}
-        W: dict[str, Floats] = {
-            view: data.rng.normal(size=(view_rows.n_features, self.n_bits))
-            for view, view_rows in rows.items()
-        }
-        predicted = predict(rows, W)
+        rows = data.rows(centre=True)
+        hashing = ViewRidge(rows, self.feature_weight, self.feature_ridge).use(
+            {
+                view: data.rng.normal(size=(view_rows.n_features, self.n_bits))
+                for view, view_rows in rows.items()
+            }
+        )
         B = random_signs(data.rng, (len(D), self.n_bits))
-        B_s = update_codes(B[anchors], np.sum(list(predicted.values()), axis=0)[anchors])
+        B_s = keep_sign(hashing.pull[anchors], B[anchors])
         history: list[float] = []
         for _ in range(self.max_iter):
-            pull = D @ B_s + 2.0 * self.feature_weight * np.sum(list(predicted.values()), axis=0)
-            previous, B = B, update_codes(B, pull)
-            B_s = update_codes(B_s, D.T @ B)
-            W = {view: solve(B) for view, solve in regress.items()}
-            predicted = predict(rows, W)
-            history.append(
-                objective(B, D @ B_s, predicted, W, self.feature_weight, self.feature_ridge)
-            )
+            previous, B = B, keep_sign(D @ B_s + 2.0 * hashing.pull, B)
+            B_s = keep_sign(D.T @ B, B_s)
+            history.append(hashing.fit(B).loss(B) - float(np.vdot(B, D @ B_s)))
             if np.array_equal(B, previous):
                 break
-        return linear_functions(W, rows=rows, codes=B, history=history)
+        return linear_functions(hashing.projections, rows=rows, codes=B, history=history)

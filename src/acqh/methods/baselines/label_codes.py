@@ -86,18 +86,17 @@ class DCH(LinearBinaryMethod):
     max_iter: int = 5
 
     def _learn(self, data: Training) -> dict[str, Any]:
-        hashing = ViewRidge(data.features, self.feature_weight, self.feature_ridge)
+        hashing = ViewRidge(data.rows(), self.feature_weight, self.feature_ridge)
         B = random_signs(data.rng, (data.n_items, self.n_bits))
         history: list[float] = []
         for _ in range(self.max_iter):
             W = Rows(B).ridge(self.label_ridge)(data.labels)
-            P = hashing.solve(B)
-            previous, B = B, update_dch_codes(B, data.labels, W, hashing.predict(P))
+            previous, B = B, update_dch_codes(B, data.labels, W, hashing.fit(B).pull)
             labels_loss = Rows(B).ridge_loss(data.labels, W, self.label_ridge)
-            history.append(labels_loss + hashing.loss(P, B))
+            history.append(labels_loss + hashing.loss(B))
             if np.array_equal(B, previous):
                 break
-        return linear_functions(hashing.solve(B), codes=B, history=history)
+        return linear_functions(hashing.fit(B).projections, codes=B, history=history)
 
 
 def update_fdch_drift(B: Floats, fitted: Floats) -> Floats:
@@ -177,22 +176,22 @@ class FDCH(LinearBinaryMethod):
     max_iter: int = 10
 
     def _learn(self, data: Training) -> dict[str, Any]:
-        hashing = ViewRidge(data.features, self.feature_weight, self.feature_ridge)
+        hashing = ViewRidge(data.rows(), self.feature_weight, self.feature_ridge)
         label_codes = Rows(data.labels).ridge(self.label_ridge)
         B = random_signs(data.rng, (data.n_items, self.n_bits))
         drift: Floats = np.zeros((1, self.n_bits))
         history: list[float] = []
         for _ in range(self.max_iter):
-            P = hashing.solve(B)
+            hashing.fit(B)
             M = label_codes(B - drift)
             fitted = dense(data.labels @ M)
             drift = update_fdch_drift(B, fitted)
-            previous, B = B, update_fdch_codes(B, fitted, drift, hashing.predict(P))
+            previous, B = B, update_fdch_codes(B, fitted, drift, hashing.pull)
             labels_loss = squared_norm(B - fitted - drift) + self.label_ridge * squared_norm(M)
-            history.append(labels_loss + hashing.loss(P, B))
+            history.append(labels_loss + hashing.loss(B))
             if np.array_equal(B, previous):
                 break
-        return linear_functions(hashing.solve(B), codes=B, history=history)
+        return linear_functions(hashing.fit(B).projections, codes=B, history=history)
 
 
 def round_codes(B: Floats, labels: Matrix, W: Floats, ridge_strength: float) -> Floats:
@@ -268,7 +267,7 @@ class DiscriminantCMH(LinearBinaryMethod):
             W = Rows(B).ridge(self.label_ridge)(data.labels)
             previous, B = B, round_codes(B, data.labels, W, self.code_ridge)
             n_iter += 1
-        rows = data.centred()
+        rows = data.rows(centre=True)
         projections = {view: F.ridge(self.feature_ridge)(B) for view, F in rows.items()}
         return {**linear_functions(projections, rows=rows, codes=B), "n_iter_": n_iter}
 
@@ -363,7 +362,7 @@ class DiscreteCMH(LinearBinaryMethod):
     def _learn(self, data: Training) -> dict[str, Any]:
         hashing = {
             view: ViewRidge({view: F}, self.feature_weight, self.feature_ridge)
-            for view, F in data.features.items()
+            for view, F in data.rows().items()
         }
         start = random_signs(data.rng, (data.n_items, self.n_bits))
         codes = dict.fromkeys(data.features, start)
@@ -380,7 +379,7 @@ class DiscreteCMH(LinearBinaryMethod):
             history.append(paired + losses)
             if all(np.array_equal(B, previous[view]) for view, B in codes.items()):
                 break
-        P = {view: regression.solve(codes[view])[view] for view, regression in hashing.items()}
+        P = {view: views.fit(codes[view]).projections[view] for view, views in hashing.items()}
         return linear_functions(P, codes=codes, history=history)
 
     def _update_view(
@@ -393,17 +392,17 @@ class DiscreteCMH(LinearBinaryMethod):
     ) -> tuple[Floats, float]:
         """Return the new codes of one view and its own terms of the objective."""
         W = Rows(B).ridge(self.label_ridge)(labels)
-        P = hashing.solve(B)
+        hashing.fit(B)
         B = update_view_codes(
             B,
             other,
             similarity,
             self.label_weight * dense(labels @ W.T),
-            hashing.predict(P),
+            hashing.pull,
             self.label_weight * (W @ W.T),
         )
         loss = self.label_weight * Rows(B).ridge_loss(labels, W, self.label_ridge)
-        return B, loss + hashing.loss(P, B)
+        return B, loss + hashing.loss(B)
 
 
 def update_adch_latent(
@@ -515,5 +514,5 @@ class ADCH(LinearBinaryMethod):
             V = update_adch_latent(data.features, U, B, similarity, *weights)
             B = update_adch_codes(B, V, similarity)
             history.append(adch_objective(data.features, U, V, B, similarity, *weights))
-        hashing = ViewRidge(data.features, 1.0, self.feature_ridge)
-        return linear_functions(hashing.solve(B), codes=B, history=history)
+        projections = {view: F.ridge(self.feature_ridge)(B) for view, F in data.rows().items()}
+        return linear_functions(projections, codes=B, history=history)

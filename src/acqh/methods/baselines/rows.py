@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 import scipy.sparse as sp
@@ -122,38 +122,41 @@ class ViewRidge:
 
     They minimise ``μ Σ_v (||B - F_v P_v||² + ρ ||P_v||²)``.
 
-    `features`: each (n_items, n_features), dense or CSR; F_v. `weight`: μ. `penalty`:
-    ρ.
+    `rows`: F_v. `weight`: μ. `penalty`: ρ. `projections`: P_v of every view, (n_features, n_bits).
 
     Examples
     --------
-    >>> views = ViewRidge({"image": np.eye(2)}, 0.5, 1.0)
-    >>> projections = views.solve(np.array([[1.0], [-1.0]]))
-    >>> views.predict(projections)
+    >>> views = ViewRidge({"image": Rows(np.eye(2))}, 0.5, 1.0)
+    >>> views.fit(np.array([[1.0], [-1.0]])).pull
     array([[ 0.25],
            [-0.25]])
     """
 
-    def __init__(self, features: Mapping[str, Matrix], weight: float, penalty: float) -> None:
-        self.weight, self.penalty = weight, penalty
-        self._rows = {view: Rows(F) for view, F in features.items()}
-        self._solvers = {view: rows.ridge(penalty) for view, rows in self._rows.items()}
+    def __init__(self, rows: Mapping[str, Rows], weight: float, penalty: float) -> None:
+        self.rows, self.weight, self.penalty = rows, weight, penalty
+        self._solvers = {view: view_rows.ridge(penalty) for view, view_rows in rows.items()}
 
-    def solve(self, codes: Floats) -> dict[str, Floats]:
-        """Return P_v for every view, (n_features, n_bits): the minimum for fixed codes."""
-        return {view: solve(codes) for view, solve in self._solvers.items()}
+    def fit(self, codes: Floats) -> "ViewRidge":
+        """Take the projections that are the minimum for fixed codes."""
+        return self.use({view: solve(codes) for view, solve in self._solvers.items()})
 
-    def predict(self, projections: Mapping[str, Floats]) -> Floats:
-        """Return ``μ Σ_v F_v P_v``, (n_items, n_bits)."""
-        terms = [self.weight * self._rows[view].times(P) for view, P in projections.items()]
-        return np.asarray(np.sum(terms, axis=0))
+    def use(self, projections: Mapping[str, Floats]) -> "ViewRidge":
+        """Take other projections."""
+        self.projections = projections
+        self._predicted = {view: self.rows[view].times(P) for view, P in projections.items()}
+        return self
 
-    def loss(self, projections: Mapping[str, Floats], codes: Floats) -> float:
+    @property
+    def pull(self) -> Floats:
+        """``μ Σ_v F_v P_v``, (n_items, n_bits)."""
+        return self.weight * np.asarray(reduce(np.add, self._predicted.values()))
+
+    def loss(self, codes: Floats) -> float:
         """Return the weighted sum of all views' ridge losses."""
-        losses = (
-            self._rows[view].ridge_loss(codes, P, self.penalty) for view, P in projections.items()
+        return self.weight * sum(
+            squared_norm(codes - self._predicted[view]) + self.penalty * squared_norm(P)
+            for view, P in self.projections.items()
         )
-        return self.weight * sum(losses)
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,9 @@ class Training:
         """The number of training items."""
         return int(self.labels.shape[0])
 
-    def centred(self) -> dict[str, Rows]:
-        """Return the features of every view without their means."""
-        return {view: Rows(matrix, centre=True) for view, matrix in self.features.items()}
+    def rows(self, *, centre: bool = False) -> dict[str, Rows]:
+        """Return the features of every view, with or without their means."""
+        return {view: Rows(matrix, centre=centre) for view, matrix in self.features.items()}
 
 
 class TrainedMethod(BaseMethod):
