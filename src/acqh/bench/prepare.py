@@ -19,7 +19,7 @@ from acqh.bench.originals import Originals
 from acqh.data import MultiViewData, load_dataset, read, save_npz
 from acqh.data.datasets import ENVIRONMENT_VARIABLE, data_folder
 from acqh.data.readers.hdf5 import list_nodes, reading
-from acqh.data.readers.mat_files import Mat5File, Mat73File, is_hdf5
+from acqh.data.readers.mat_files import open_mat
 from acqh.encoders import EfficientNetLite0, read_image
 from acqh.errors import CorruptBundleError, DatasetWarning, InvalidInputError, LabelError
 
@@ -135,7 +135,7 @@ def convert_matrices(files: Originals, prefix: str) -> dict[str, Matrix]:
 
 def load_variables(path: Path, names: list[str]) -> dict[str, Matrix]:
     """Return variables of a Matlab file; raise InvalidInputError for a missing one."""
-    with (Mat73File if is_hdf5(path) else Mat5File)(path, None) as file:
+    with open_mat(path, None) as file:
         for name in names:
             if name not in file.variables or not file.variables[name].is_matrix:
                 raise InvalidInputError(

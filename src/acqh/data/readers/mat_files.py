@@ -10,7 +10,7 @@ import struct
 import zlib
 from abc import abstractmethod
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,8 @@ import numpy as np
 from acqh._core.arrays import Array, Matrix
 from acqh._core.imports import require
 from acqh.data.readers.arrays import DEFLATE_RATIO, make_csc
-from acqh.data.readers.columns import check_unpacked_size
+from acqh.data.readers.columns import check_unpacked_size, guarded
 from acqh.data.readers.hdf5 import HDF5_MAGIC, list_nodes, reading, reject_external
-from acqh.errors import CorruptBundleError
 
 _HEAD_BYTES = 128
 # Bytes of a variable that contain its class, size and name.
@@ -69,13 +68,48 @@ class Variable:
 
 
 class MatFile(AbstractContextManager["MatFile"]):
-    """Variables by name; names of struct fields are ``struct.field``."""
+    """An open file: `variables` by name; names of struct fields are ``struct.field``.
 
-    variables: dict[str, Variable]
+    `max_bytes`: limit of the size of variables; see `check_unpacked_size`. Raises
+    CorruptBundleError: the file is damaged or of another format.
+    """
+
+    def __init__(self, path: Path, max_bytes: int | None) -> None:
+        self.path = path
+        self.variables: dict[str, Any] = {}
+        with ExitStack() as opened, self._guarded():
+            self._file = opened.enter_context(self._open())
+            declared = self._list()
+            check_unpacked_size(path, declared, path.stat().st_size, max_bytes)
+            self._list_fields()
+            opened.pop_all()
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    @abstractmethod
+    def _open(self) -> Any:
+        """Open the file."""
+
+    @abstractmethod
+    def _guarded(self) -> AbstractContextManager[None]:
+        """Raise errors of reading as CorruptBundleError."""
+
+    @abstractmethod
+    def _list(self) -> int:
+        """List the variables; return their total size in bytes."""
+
+    def _list_fields(self) -> None:
+        """List the fields of structs that `_list` has not read."""
 
     @abstractmethod
     def load(self, name: str) -> Matrix:
         """Return a matrix of numbers as Matlab shows it, dense or CSC."""
+
+
+def open_mat(path: Path, max_bytes: int | None) -> MatFile:
+    """Open a Matlab file of any version; see `MatFile`."""
+    return (Mat73File if _is_hdf5(path) else Mat5File)(path, max_bytes)
 
 
 class _DamageError(Exception):
@@ -83,35 +117,13 @@ class _DamageError(Exception):
 
 
 @dataclass(frozen=True)
-class _Head:
-    """Header of a variable."""
+class _Stored(Variable):
+    """A variable of version 5, whose bytes are in the file, or in memory as a field of a struct."""
 
-    code: int
-    flags: int
-    shape: tuple[int, ...]
     name: str
+    code: int
+    is_logical: bool
     body: int  # where the values start
-
-    @property
-    def kind(self) -> str:
-        name = _OTHERS.get(self.code, "unknown")
-        if self.code in _NUMBERS:
-            name = _matlab_kind(np.dtype(_NUMBERS[self.code]))
-        if self.flags & _COMPLEX_FLAG:
-            return f"complex {name}"
-        return "logical" if self.flags & _LOGICAL_FLAG and self.code in _NUMBERS else name
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of the values in memory."""
-        return math.prod(self.shape) * np.dtype(_NUMBERS.get(self.code, "V0")).itemsize
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Location of the bytes of a variable: in the file, or in memory as a field of a struct."""
-
-    head: _Head
     start: int = 0
     n_stored: int = 0
     n_unpacked: int = 0
@@ -119,67 +131,35 @@ class _Place:
 
 
 class Mat5File(MatFile):
-    """An open file of version 5.
+    """An open file of version 5."""
 
-    `max_bytes`: limit of the size of variables; see `check_unpacked_size`. Raises
-    CorruptBundleError: the file is damaged or of another format.
-    """
+    def _open(self) -> Any:
+        return self.path.open("rb")
 
-    def __init__(self, path: Path, max_bytes: int | None) -> None:
-        self._path = path
-        self._handle = path.open("rb")
-        self._places: dict[str, _Place] = {}
-        try:
-            self._order = self._read_order()
-            declared = self._list(path.stat().st_size)
-            check_unpacked_size(path, declared, path.stat().st_size, max_bytes)
-            for place in list(self._places.values()):
-                if place.head.code == _STRUCT and math.prod(place.head.shape) == 1:
-                    self._add_fields(place)
-        except BaseException as error:
-            self._handle.close()
-            if isinstance(error, _DamageError):
-                raise self._corrupt(error) from error
-            raise
-        self.variables = {
-            name: Variable(place.head.shape, place.head.kind)
-            for name, place in self._places.items()
-        }
-
-    def __exit__(self, *_: object) -> None:
-        self._handle.close()
-
-    def _corrupt(self, error: object) -> CorruptBundleError:
-        return CorruptBundleError(
-            f"{self._path.name} is not a Matlab file of version 5 or 7, or is damaged: {error}"
-        )
+    def _guarded(self) -> AbstractContextManager[None]:
+        problem = "is not a Matlab file of version 5 or 7, or is damaged"
+        return guarded(self.path.name, _DamageError, zlib.error, problem=problem)
 
     def load(self, name: str) -> Matrix:
         """Return an array."""
-        place = self._places[name]
-        try:
-            content = self._content(place)
-            if place.head.code == _SPARSE:
-                where = f"variable {name!r} of {self._path.name}"
-                return _sparse_values(content, place.head, self._order, where)
-            return _dense_values(content, place.head, self._order)
-        except _DamageError as error:
-            raise self._corrupt(f"variable {name!r}: {error}") from error
+        variable = self.variables[name]
+        with self._guarded():
+            content = self._content(variable)
+            if variable.code != _SPARSE:
+                return _dense_values(content, variable, self._order)
+            where = f"variable {name!r} of {self.path.name}"
+            return _sparse_values(content, variable, self._order, where)
 
-    def _read_order(self) -> str:
-        head = self._handle.read(_HEAD_BYTES)
-        order = {b"IM": "<", b"MI": ">"}.get(head[126:128])
-        if order is None or len(head) < _HEAD_BYTES:
+    def _list(self) -> int:
+        head = self._file.read(_HEAD_BYTES)
+        orders = {b"IM": "<", b"MI": ">"}
+        if head[126:] not in orders:
             raise _DamageError("it does not start as one")
-        return order
-
-    def _list(self, file_size: int) -> int:
-        """List the variables; return their total size in bytes."""
-        declared = 0
-        start = _HEAD_BYTES
+        self._order = orders[head[126:]]
+        declared, start, file_size = 0, _HEAD_BYTES, self.path.stat().st_size
         while start < file_size:
-            self._handle.seek(start)
-            tag = self._handle.read(8)
+            self._file.seek(start)
+            tag = self._file.read(8)
             if len(tag) < 8:
                 raise _DamageError("it is cut off")
             kind, n_stored = struct.unpack(f"{self._order}II", tag)
@@ -192,67 +172,57 @@ class Mat5File(MatFile):
     def _add(self, kind: int, start: int, n_stored: int) -> int:
         if kind not in (_MATRIX, _COMPRESSED):
             raise _DamageError(f"an element of type {kind} where a variable should be")
-        peek = self._handle.read(min(n_stored, _PEEK_BYTES))
+        peek = self._file.read(min(n_stored, _PEEK_BYTES))
         n_unpacked = 0
         if kind == _COMPRESSED:
-            peek = _unpack(peek, _PEEK_BYTES)
+            peek = zlib.decompressobj().decompress(peek, _PEEK_BYTES)
             if len(peek) < 8:
                 raise _DamageError("a packed variable is empty")
             inner, n_unpacked = struct.unpack(f"{self._order}II", peek[:8])
             if inner != _MATRIX or n_unpacked > DEFLATE_RATIO * n_stored:
                 raise _DamageError("a packed variable is not one")
             peek = peek[8:]
-        head = _read_head(memoryview(peek), self._order)
+        variable = _read_head(memoryview(peek), self._order)
         # An unnamed variable is Matlab's internal store of functions.
-        if head.name:
-            self._places[head.name] = _Place(head, start, n_stored, n_unpacked)
-        return max(n_stored, n_unpacked, head.n_bytes)
+        if variable.name:
+            self.variables[variable.name] = replace(
+                variable, start=start, n_stored=n_stored, n_unpacked=n_unpacked
+            )
+        item_bytes = np.dtype(_NUMBERS.get(variable.code, "V0")).itemsize
+        return max(n_stored, n_unpacked, math.prod(variable.shape) * item_bytes)
 
-    def _content(self, place: _Place) -> memoryview:
-        """Return the bytes of a variable, unpacked."""
-        if place.content is not None:
-            return place.content
-        self._handle.seek(place.start)
-        stored = self._handle.read(place.n_stored)
-        if place.n_unpacked == 0:
+    def _content(self, variable: _Stored) -> memoryview:
+        """Return the bytes of a variable, unpacked; verify the checksum after packed ones."""
+        if variable.content is not None:
+            return variable.content
+        self._file.seek(variable.start)
+        stored = self._file.read(variable.n_stored)
+        if variable.n_unpacked == 0:
             return memoryview(stored)
-        return memoryview(_unpack_whole(stored, place.n_unpacked + 8))[8:]
-
-    def _add_fields(self, place: _Place) -> None:
-        """List the fields of a struct, one level deep."""
-        content = self._content(place)
-        _, length, at = _element(content, place.head.body, self._order)
-        _, names, at = _element(content, at, self._order)
-        size = int.from_bytes(length[:4], "little" if self._order == "<" else "big")
-        if size == 0:
-            raise _DamageError("a struct has field names without length")
-        for start in range(0, len(names), size):
-            field = bytes(names[start : start + size]).partition(b"\0")[0].decode("latin1")
-            kind, inner, at = _element(content, at, self._order)
-            # An empty field may have no header.
-            if kind == _MATRIX and len(inner):
-                head = _read_head(inner, self._order)
-                self._places[f"{place.head.name}.{field}"] = _Place(head, content=inner)
-
-
-def _unpack(stored: bytes, limit: int) -> bytes:
-    try:
-        return zlib.decompressobj().decompress(stored, limit)
-    except zlib.error as error:
-        raise _DamageError(str(error)) from error
-
-
-def _unpack_whole(stored: bytes, n_bytes: int) -> bytes:
-    """Return exactly this many unpacked bytes, and verify the checksum after them."""
-    unpacker = zlib.decompressobj()
-    try:
+        unpacker, n_bytes = zlib.decompressobj(), variable.n_unpacked + 8
         content = unpacker.decompress(stored, n_bytes)
         beyond = unpacker.decompress(unpacker.unconsumed_tail, 1)
-    except zlib.error as error:
-        raise _DamageError(str(error)) from error
-    if len(content) != n_bytes or beyond or not unpacker.eof:
-        raise _DamageError("a packed variable has another size than it says")
-    return content
+        if len(content) != n_bytes or beyond or not unpacker.eof:
+            raise _DamageError("a packed variable has another size than it says")
+        return memoryview(content)[8:]
+
+    def _list_fields(self) -> None:
+        """List the fields of structs, one level deep."""
+        structs = [one for one in self.variables.values() if one.code == _STRUCT]
+        for variable in (one for one in structs if math.prod(one.shape) == 1):
+            content = self._content(variable)
+            _, length, at = _element(content, variable.body, self._order)
+            _, names, at = _element(content, at, self._order)
+            size = int.from_bytes(length[:4], "little" if self._order == "<" else "big")
+            if size == 0:
+                raise _DamageError("a struct has field names without length")
+            for start in range(0, len(names), size):
+                field = bytes(names[start : start + size]).partition(b"\0")[0].decode("latin1")
+                kind, inner, at = _element(content, at, self._order)
+                # An empty field may have no header.
+                if kind == _MATRIX and len(inner):
+                    stored = replace(_read_head(inner, self._order), content=inner)
+                    self.variables[f"{variable.name}.{field}"] = stored
 
 
 def _element(view: memoryview, at: int, order: str) -> tuple[int, memoryview, int]:
@@ -272,54 +242,56 @@ def _element(view: memoryview, at: int, order: str) -> tuple[int, memoryview, in
     return kind, view[start:end], end + (at - end) % 8
 
 
-def _numbers(kind: int, content: memoryview, order: str) -> Array:
+def _numbers(view: memoryview, at: int, order: str) -> tuple[Array, int]:
+    """Return the numbers of the element at an offset, and the offset of the next one."""
+    kind, content, end = _element(view, at, order)
     if kind not in _STORED:
         raise _DamageError(f"values of the unknown type {kind}")
     dtype = np.dtype(order + _STORED[kind])
     if len(content) % dtype.itemsize:
         raise _DamageError("values are cut off")
-    return np.frombuffer(content, dtype)
+    return np.frombuffer(content, dtype), end
 
 
-def _read_head(view: memoryview, order: str) -> _Head:
+def _read_head(view: memoryview, order: str) -> _Stored:
     kind, content, at = _element(view, 0, order)
     if kind != _CLASS_ELEMENT or len(content) != 8:
         raise _DamageError("a variable does not start with its class")
-    flags = struct.unpack(f"{order}I", content[:4])[0]
-    kind, content, at = _element(view, at, order)
-    if kind != _SIZE_ELEMENT:
+    (flags,) = struct.unpack(f"{order}I", content[:4])
+    if _element(view, at, order)[0] != _SIZE_ELEMENT:
         raise _DamageError("a variable has no size")
-    shape = tuple(_numbers(kind, content, order).tolist())
+    sizes, at = _numbers(view, at, order)
+    shape = tuple(sizes.tolist())
     if len(shape) < 2 or any(size < 0 for size in shape):
         raise _DamageError(f"a variable has the size {shape}")
-    _, content, at = _element(view, at, order)
-    name = bytes(content).decode("latin1")
-    return _Head(flags & 0xFF, flags >> 8 & 0xFF, shape, name, at)
+    _, content, body = _element(view, at, order)
+    code, is_logical = flags & 0xFF, bool(flags >> 8 & _LOGICAL_FLAG)
+    name = _OTHERS.get(code, "unknown")
+    if code in _NUMBERS:
+        name = "logical" if is_logical else _matlab_kind(np.dtype(_NUMBERS[code]))
+    if flags >> 8 & _COMPLEX_FLAG:
+        name = f"complex {name}"
+    return _Stored(shape, name, bytes(content).decode("latin1"), code, is_logical, body)
 
 
-def _dense_values(view: memoryview, head: _Head, order: str) -> Array:
-    kind, content, _ = _element(view, head.body, order)
-    stored = _numbers(kind, content, order)
-    if len(stored) != math.prod(head.shape):
-        raise _DamageError(f"{len(stored)} values for the size {head.shape}")
-    dtype: Any = np.bool_ if head.flags & _LOGICAL_FLAG else np.dtype(_NUMBERS[head.code])
-    return stored.astype(dtype, copy=False).reshape(head.shape, order="F")
+def _dense_values(view: memoryview, variable: _Stored, order: str) -> Array:
+    stored, _ = _numbers(view, variable.body, order)
+    if len(stored) != math.prod(variable.shape):
+        raise _DamageError(f"{len(stored)} values for the size {variable.shape}")
+    dtype: Any = np.bool_ if variable.is_logical else np.dtype(_NUMBERS[variable.code])
+    return stored.astype(dtype, copy=False).reshape(variable.shape, order="F")
 
 
-def _sparse_values(view: memoryview, head: _Head, order: str, where: str) -> Matrix:
-    elements = []
-    at = head.body
-    for _ in range(3):
-        kind, content, at = _element(view, at, order)
-        elements.append(_numbers(kind, content, order))
-    indices, pointers, values = elements
+def _sparse_values(view: memoryview, variable: _Stored, order: str, where: str) -> Matrix:
+    indices, at = _numbers(view, variable.body, order)
+    pointers, at = _numbers(view, at, order)
+    values, _ = _numbers(view, at, order)
     # Matlab may allocate unused space after the last entry.
     n_used = int(pointers[-1]) if len(pointers) and pointers.dtype.kind in "iu" else 0
     indices, values = indices[: max(n_used, 0)], values[: max(n_used, 0)]
-    dtype: Any = np.bool_ if head.flags & _LOGICAL_FLAG else np.float64
-    return make_csc(
-        where, [pointers, indices, values.astype(dtype)], (head.shape[0], head.shape[1])
-    )
+    dtype: Any = np.bool_ if variable.is_logical else np.float64
+    shape = variable.shape[0], variable.shape[1]
+    return make_csc(where, [pointers, indices, values.astype(dtype)], shape)
 
 
 # HDF5 allows a user block of these sizes; that of Matlab has 512 bytes.
@@ -327,7 +299,7 @@ _OFFSETS = (0, 512, 1024, 2048)
 _EMPTY = np.empty(0, dtype=np.int64)
 
 
-def is_hdf5(path: Path) -> bool:
+def _is_hdf5(path: Path) -> bool:
     """Whether a file is HDF5, the format of Matlab since version 7.3."""
     with path.open("rb") as handle:
         head = handle.read(_OFFSETS[-1] + len(HDF5_MAGIC))
@@ -337,27 +309,22 @@ def is_hdf5(path: Path) -> bool:
 class Mat73File(MatFile):
     """An open file of version 7.3; HDF5 has the dimensions in reverse order.
 
-    `max_bytes`: limit of the size of variables; see `check_unpacked_size`. Raises
-    CorruptBundleError: the file is damaged. Raises MissingExtraError: h5py is not installed.
+    Raises MissingExtraError: h5py is not installed.
     """
 
-    def __init__(self, path: Path, max_bytes: int | None) -> None:
-        self._path = path
-        self.variables: dict[str, Variable] = {}
-        h5py = require("h5py")
-        with ExitStack() as opened, reading(path):
-            self._file = opened.enter_context(h5py.File(path, "r"))
-            declared = self._list(self._file, "")
-            check_unpacked_size(path, declared, path.stat().st_size, max_bytes)
-            opened.pop_all()
+    def _open(self) -> Any:
+        return require("h5py").File(self.path, "r")
 
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
+    def _guarded(self) -> AbstractContextManager[None]:
+        return reading(self.path)
 
-    def _list(self, group: Any, prefix: str) -> int:
+    def _list(self) -> int:
+        return self._list_group(self._file, "")
+
+    def _list_group(self, group: Any, prefix: str) -> int:
         """List the variables of a group and the fields of structs; return their size in bytes."""
         declared = 0
-        for key, node in list_nodes(group, self._path, prefix):
+        for key, node in list_nodes(group, self.path, prefix):
             # Names with '#' are Matlab's internal stores of cells and objects.
             if key.startswith("#"):
                 continue
@@ -367,7 +334,7 @@ class Mat73File(MatFile):
                 declared += self._add_sparse(prefix + key, node)
             else:
                 self.variables[prefix + key] = Variable((1, 1), "struct")
-                declared += self._list(node, f"{prefix}{key}.") if not prefix else 0
+                declared += self._list_group(node, f"{prefix}{key}.") if not prefix else 0
         return declared
 
     def _add_dataset(self, name: str, node: Any) -> int:
@@ -385,14 +352,14 @@ class Mat73File(MatFile):
     def _add_sparse(self, name: str, node: Any) -> int:
         nodes = [node[part] for part in ("data", "ir", "jc") if part in node]
         for part in nodes:
-            reject_external(name, part, self._path)
+            reject_external(name, part, self.path)
         n_rows, n_columns = int(node.attrs["MATLAB_sparse"]), node["jc"].shape[0] - 1
         self.variables[name] = Variable((n_rows, n_columns), "sparse")
         return sum(int(part.nbytes) for part in nodes)
 
     def load(self, name: str) -> Matrix:
         """Return an array."""
-        with reading(self._path):
+        with self._guarded():
             node = self._file[name.replace(".", "/")]
             if not hasattr(node, "shape"):
                 return self._load_sparse(name, node)
@@ -404,5 +371,5 @@ class Mat73File(MatFile):
         pointers = node["jc"][()]
         # Matlab omits the other two arrays of a matrix without entries.
         indices, data = (node[key][()] if key in node else _EMPTY for key in ("ir", "data"))
-        where = f"variable {name!r} of {self._path.name}"
+        where = f"variable {name!r} of {self.path.name}"
         return make_csc(where, [pointers, indices, data], (rows, columns))

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from acqh._core.arrays import Array, Ints, Matrix, is_sparse
 from acqh.data.concat import stack
 from acqh.data.readers.columns import SPLIT_SUFFIX, LoadedTable, Options
-from acqh.data.readers.mat_files import Mat5File, Mat73File, Variable, is_hdf5
+from acqh.data.readers.mat_files import Variable, open_mat
 from acqh.errors import InvalidInputError, ViewError
 
 _LABELS, _WHOLE = "labels", "all"
@@ -44,7 +44,7 @@ class MatTable(LoadedTable):
 
     def _open(self) -> None:
         path, options = self.path, self.options
-        with (Mat73File if is_hdf5(path) else Mat5File)(path, options.max_bytes) as file:
+        with open_mat(path, options.max_bytes) as file:
             plan, rows = _make_plan(file.variables, path.name, options)
             axes = _find_axes(plan, file.variables, path.name, options.orientation)
             blocks = {
