@@ -173,7 +173,7 @@ class Source:
 
 def train(arguments: argparse.Namespace) -> None:
     from acqh.encoders import MiniLM
-    from acqh.encoders.builtin.model import builtin_model
+    from acqh.encoders.builtin import builtin_model
 
     sources = {path.stem: Source(path) for path in sorted(arguments.folder.glob("*.npz"))}
     names = json.loads(arguments.names.read_text())["imagenet1k"]

@@ -22,7 +22,7 @@ import numpy as np
 import acqh
 from acqh.collection.build.learn import builtin_statistics
 from acqh.encoders import EfficientNetLite0, MiniLM, builtin_model
-from acqh.encoders.builtin.model import PairMoments
+from acqh.encoders.builtin import PairMoments
 from acqh.quantize import decode, search_codes
 from benchmarks._measure import COCO, PHOTOS, emit
 

@@ -9,7 +9,7 @@ import pytest
 
 import acqh
 from acqh.encoders import BuiltinModel, EfficientNetLite0, MiniLM, builtin_model
-from acqh.encoders.builtin.model import BuiltinMap, PairMoments
+from acqh.encoders.builtin import BuiltinMap, PairMoments
 from acqh.errors import InvalidInputError
 from acqh.quantize import decode, search_codes
 

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from acqh._core.languages import LANGUAGES
+from acqh._core.fields import LANGUAGES
 from acqh.collection import Collection, Item
 from acqh.encoders import MiniLM
 from acqh.encoders.languages import begins_word, correct, encode_other, is_english

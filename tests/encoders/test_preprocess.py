@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from acqh.encoders.preprocess import Pixels, Tokens
+from acqh.encoders.clip import Pixels, Tokens
 
 MEAN, STD = [0.48, 0.46, 0.41], [0.27, 0.26, 0.28]
 SIZES = [(40, 60), (61, 40), (33, 57), (24, 24), (300, 31), (23, 200), (10, 12)]

@@ -1,6 +1,6 @@
-"""Metadata fields with a fixed meaning: their names, synonyms and types."""
+"""Names with a fixed meaning: metadata fields, their synonyms and types; languages."""
 
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 
 class Field(NamedTuple):
@@ -44,3 +44,8 @@ PHOTO: Final = KINDS[0]
 TAG: Final = "tag"
 # Names of the image file of an item: in a table, or in a tracked folder.
 IMAGE_FIELDS: Final = (IMAGE, FILE)
+# Languages of texts, as codes of ISO 639-1.
+Language = Literal[
+    "auto", "ar", "de", "en", "es", "fr", "it", "ja", "ko", "nl", "pl", "pt", "ru", "th", "tr", "zh"
+]
+LANGUAGES: tuple[str, ...] = get_args(Language)[1:]

@@ -18,7 +18,7 @@ from acqh._core.imports import require
 from acqh.bench.originals import Originals
 from acqh.data import MultiViewData, load_dataset, read, save_npz
 from acqh.data.datasets import ENVIRONMENT_VARIABLE, data_folder
-from acqh.data.readers.hdf5 import list_nodes, reading
+from acqh.data.readers.groups import list_nodes, reading
 from acqh.data.readers.mat_files import open_mat
 from acqh.encoders import EfficientNetLite0, read_image
 from acqh.errors import CorruptBundleError, DatasetWarning, InvalidInputError, LabelError

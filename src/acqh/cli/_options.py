@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 from typer import Argument, BadParameter, Option
 
-from acqh._core.fields import FILE, IMAGE_FIELDS
-from acqh._core.languages import Language
+from acqh._core.fields import FILE, IMAGE_FIELDS, Language
 from acqh.cli._output import reporting
 from acqh.errors import AcqhError, CollectionError, InvalidInputError
 

@@ -57,7 +57,7 @@ from acqh.collection.store.items import (
     numbers_of_kinds,
 )
 from acqh.collection.store.vocabulary import WordIndex
-from acqh.encoders.builtin.model import BuiltinMap
+from acqh.encoders.builtin import BuiltinMap
 from acqh.encoders.languages import encode_other
 from acqh.encoders.minilm import MiniLM, QueryTable
 from acqh.encoders.named import encode_one

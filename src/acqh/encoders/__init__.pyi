@@ -1,5 +1,5 @@
-from acqh.encoders.builtin.model import BuiltinModel as BuiltinModel
-from acqh.encoders.builtin.model import builtin_model as builtin_model
+from acqh.encoders.builtin import BuiltinModel as BuiltinModel
+from acqh.encoders.builtin import builtin_model as builtin_model
 from acqh.encoders.clip import ClipImages as ClipImages
 from acqh.encoders.clip import ClipTexts as ClipTexts
 from acqh.encoders.efficientnet import EfficientNetLite0 as EfficientNetLite0

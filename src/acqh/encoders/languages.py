@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, unit_rows
+from acqh._core.fields import LANGUAGES
 from acqh._core.imports import require
-from acqh._core.languages import LANGUAGES
 from acqh.errors import InvalidInputError, MissingExtraError
 
 _WORD = re.compile(r"[^\W\d_]+")

@@ -25,7 +25,7 @@ import numpy as np
 
 from acqh._core.arrays import Array, Floats
 from acqh._core.imports import require
-from acqh.encoders.builtin.model import builtin_model
+from acqh.encoders.builtin import builtin_model
 from acqh.encoders.languages import can_encode, check_language, encode_other, needs_languages
 from acqh.encoders.named import fold_text
 from acqh.encoders.network import Network, on_all_cores, session

@@ -23,7 +23,7 @@ STORED: dict[str, Any] = {
     "ClipImages": "acqh.encoders.clip",
     "ClipTexts": "acqh.encoders.clip",
     "EfficientNetLite0": "acqh.encoders.efficientnet",
-    "BuiltinMap": "acqh.encoders.builtin.model",
+    "BuiltinMap": "acqh.encoders.builtin",
     "HogColor": "acqh.encoders.hog",
     "MiniLM": "acqh.encoders.minilm",
     "fold_text": "acqh.encoders.named",

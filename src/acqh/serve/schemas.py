@@ -19,7 +19,7 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from acqh._core.languages import Language
+from acqh._core.fields import Language
 from acqh.collection import types
 from acqh.collection.types import MAX_ID_CHARACTERS, MAX_NAME_CHARACTERS, Mode
 

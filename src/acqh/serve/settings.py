@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from acqh._core.languages import Language
+from acqh._core.fields import Language
 from acqh.errors import InvalidInputError
 
 _MIN_CHARS = 16

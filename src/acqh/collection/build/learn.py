@@ -20,7 +20,7 @@ from acqh.collection.model import (
 from acqh.collection.types import BuildSettings
 from acqh.data import MultiViewData
 from acqh.encoders import BuiltinModel, EfficientNetLite0, builtin_model
-from acqh.encoders.builtin.model import BuiltinMap
+from acqh.encoders.builtin import BuiltinMap
 from acqh.errors import AcqhError
 from acqh.methods.acqh import ACQH, Target
 from acqh.methods.collect import MappedStatistics, collect

@@ -15,17 +15,14 @@ from acqh._core.runtime import suggest
 from acqh.data.multiview import MultiViewData
 from acqh.data.readers.arrays import NpyFolder, NpzFile, npy_files
 from acqh.data.readers.chunks import Chunks
-from acqh.data.readers.clip_retrieval import ClipRetrieval, is_clip_retrieval
+from acqh.data.readers.clip_programs import ClipRetrieval, RclipDatabase, is_clip_retrieval
 from acqh.data.readers.columns import Options, Table, data_files, resolve_columns
 from acqh.data.readers.csv import CsvTable, JsonTable, csv_records, json_records, list_in
-from acqh.data.readers.hdf5 import Hdf5File
-from acqh.data.readers.hugging_face import dataset_files
+from acqh.data.readers.groups import ZARR_MARKS, Hdf5File, ZarrGroup
 from acqh.data.readers.matlab import MatTable
-from acqh.data.readers.rclip import RclipDatabase
-from acqh.data.readers.tables import ArrowTable, arrow_records, list_parts
+from acqh.data.readers.tables import ArrowTable, arrow_records, dataset_files, list_parts
 from acqh.data.readers.vectors import VectorFile, is_ground_truth
 from acqh.data.readers.webdataset import TarTable, tar_files, tar_records
-from acqh.data.readers.zarr import ZARR_MARKS, ZarrGroup
 from acqh.errors import DatasetNotFoundError, InvalidInputError
 
 _COMMON = ("views", "labels", "ids", "label_names", "max_bytes")

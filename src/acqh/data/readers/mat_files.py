@@ -20,7 +20,7 @@ from acqh._core.arrays import Array, Matrix
 from acqh._core.imports import require
 from acqh.data.readers.arrays import DEFLATE_RATIO, make_csc
 from acqh.data.readers.columns import check_unpacked_size, guarded
-from acqh.data.readers.hdf5 import HDF5_MAGIC, list_nodes, reading, reject_external
+from acqh.data.readers.groups import HDF5_MAGIC, list_nodes, reading, reject_external
 
 _HEAD_BYTES = 128
 # Bytes of a variable that contain its class, size and name.

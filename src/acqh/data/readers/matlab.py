@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from acqh._core.arrays import Array, Ints, Matrix, is_sparse
-from acqh.data.concat import stack
+from acqh.data.multiview import stack
 from acqh.data.readers.columns import SPLIT_SUFFIX, LoadedTable, Options
 from acqh.data.readers.mat_files import Variable, open_mat
 from acqh.errors import InvalidInputError, ViewError

@@ -5,8 +5,9 @@ unpack complete row groups.
 """
 
 import io
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Bools
+from acqh._core.files import parse_json
 from acqh._core.imports import require
 from acqh.data.readers.columns import (
     CHUNK_SIZE,
@@ -31,7 +33,6 @@ from acqh.data.readers.columns import (
     label_sets,
     parts_of,
 )
-from acqh.data.readers.hugging_face import class_names, dataset_files, split_of
 from acqh.errors import CorruptBundleError, InvalidInputError, LabelError, ViewError
 
 _PARQUET, _ARROW, _STREAM = b"PAR1", b"ARROW1", b"\xff\xff\xff\xff"
@@ -528,3 +529,73 @@ def _list_lengths(column: Any) -> Array:
     """Return the lengths of the lists that are not null."""
     lengths = require("pyarrow.compute").list_value_length(column).drop_null()
     return np.asarray(lengths.to_numpy(zero_copy_only=False))
+
+
+# Metadata in the folder of a split, and in the folder above several splits.
+_STATE, _SPLITS = "state.json", "dataset_dict.json"
+# File names on the Hub.
+_SPLIT_FILE = re.compile(r"(\w+)-\d{5}-of-\d{5}")
+
+
+def dataset_files(path: Path) -> list[Path]:
+    """Return the files that ``save_to_disk`` wrote, split by split; empty for other folders.
+
+    Other files in the folder are Hugging Face's cache. Raises CorruptBundleError if the metadata
+    does not list the files.
+    """
+    if (path / _STATE).is_file():
+        return _files_of_split(path)
+    if not (path / _SPLITS).is_file():
+        return []
+    names = _read_json(path / _SPLITS).get("splits")
+    return [
+        file
+        for folder in _plain_names(names, path / _SPLITS)
+        for file in _files_of_split(path / folder)
+    ]
+
+
+def _files_of_split(folder: Path) -> list[Path]:
+    listed = _read_json(folder / _STATE).get("_data_files")
+    entries = listed if isinstance(listed, list) else []
+    names = [entry.get("filename") if isinstance(entry, dict) else None for entry in entries]
+    return [folder / name for name in _plain_names(names, folder / _STATE)]
+
+
+def _plain_names(names: Any, where: Path) -> list[str]:
+    if not isinstance(names, list) or not names or not all(map(_is_plain_name, names)):
+        raise CorruptBundleError(f"{where} does not list the files or folders next to it")
+    return list(names)
+
+
+def _is_plain_name(name: Any) -> bool:
+    """Whether this is the name of a file in its folder, without a path."""
+    return (
+        isinstance(name, str)
+        and Path(name).name == name
+        and name not in ("", "..")
+        and "\0" not in name
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    with guarded(str(path), OSError, ValueError, problem="cannot be read"):
+        content = parse_json(path.read_bytes())
+    return content if isinstance(content, dict) else {}
+
+
+def split_of(file: Path) -> str:
+    """Return the split of a file, or an empty string."""
+    if (file.parent / _STATE).is_file() and (file.parent.parent / _SPLITS).is_file():
+        return file.parent.name
+    match = _SPLIT_FILE.match(file.name)
+    return match[1] if match and not (file.parent / _STATE).is_file() else ""
+
+
+def class_names(metadata: Mapping[bytes, bytes], column: str) -> tuple[str, ...] | None:
+    """Return the class names of a column from the features in a schema, or None."""
+    try:
+        feature = parse_json(metadata[b"huggingface"])["info"]["features"][column]
+        return tuple(map(str, feature.get("feature", feature)["names"]))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
