@@ -45,9 +45,9 @@ def test_real_photos_are_of_the_kind_photo(photographs):
 def test_settings_of_a_camera_outweigh_the_name_and_the_screen(tmp_path):
     image = draw_photo(np.random.default_rng(0), SCREENS[0])
     image.save(tmp_path / "a.jpg", exif=exif_of("2021:01:01 10:00:00"))
-    size, has_camera = read_header(tmp_path / "a.jpg")
-    assert (size, has_camera) == (SCREENS[0], True)
-    assert detect_kind(image, size, "screenshot.jpg", has_camera=has_camera) == "photo"
+    header = read_header(tmp_path / "a.jpg")
+    assert header == (SCREENS[0], True, "2021-01-01T10:00:00")
+    assert detect_kind(image, header.size, "screenshot.jpg", has_camera=True) == "photo"
 
 
 def test_headers_that_cannot_be_read_say_nothing(tmp_path):

@@ -177,18 +177,18 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_chunks_that_do_not_fit_the_chunks_are_unpacked_once(
     tmp_path: Path, chunk_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from acqh.data.readers import zarr
+    from acqh.data.readers import groups
 
     image = np.arange(40.0).reshape(20, 2)
     path = write(tmp_path / "a.zarr", chunk_rows=chunk_rows, image=image)
     spans = []
-    plain_read = zarr.ZarrGroup._read
+    plain_read = groups.ZarrGroup._read
 
     def counted(self, name, start, stop):
         spans.append((start, stop))
         return plain_read(self, name, start, stop)
 
-    monkeypatch.setattr(zarr.ZarrGroup, "_read", counted)
+    monkeypatch.setattr(groups.ZarrGroup, "_read", counted)
     chunks = list(read_in_chunks(path, chunk_size=3))
     np.testing.assert_array_equal(np.concatenate([c.views["image"] for c in chunks]), image)
     assert sum(stop - start for start, stop in spans) == len(image)

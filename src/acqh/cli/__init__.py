@@ -218,33 +218,28 @@ _datasets.callback(invoke_without_command=True, help=_text, epilog=_examples)(
 app.add_typer(_datasets, name="datasets", rich_help_panel="Research")
 
 
-def _print_version(is_set: bool) -> None:
-    if is_set:
-        print(f"acqh {__version__}")
-        raise typer.Exit
+def _printing(name: str, text: Callable[[], str], summary: str) -> Any:
+    """Return an option that prints a text and exits."""
+
+    def show(is_set: bool) -> None:
+        if is_set:
+            print(text())
+            raise typer.Exit
+
+    return typer.Option(name, callback=show, is_eager=True, help=summary)
 
 
-def _print_citation(is_set: bool) -> None:
-    if is_set:
-        bibtex = Template((files("acqh") / "citation.bib").read_text("utf-8"))
-        print(bibtex.substitute(version=__version__), end="")
-        raise typer.Exit
+def _citation() -> str:
+    bibtex = Template((files("acqh") / "citation.bib").read_text("utf-8"))
+    return bibtex.substitute(version=__version__).rstrip()
 
 
 @app.callback()
 def _root(
     version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
-        ),
+        bool, _printing("--version", lambda: f"acqh {__version__}", "Show the version and exit.")
     ] = False,
-    cite: Annotated[
-        bool,
-        typer.Option(
-            "--cite", callback=_print_citation, is_eager=True, help="Show BibTeX and exit."
-        ),
-    ] = False,
+    cite: Annotated[bool, _printing("--cite", _citation, "Show BibTeX and exit.")] = False,
 ) -> None:
     pass
 

@@ -82,11 +82,16 @@ def encode_items(encoders: Encoders, images: Sequence[Any], texts: Sequence[str]
     >>> rows.tolist(), len(features)
     ([1], 1)
     """
+    return merge_views(encode_views(encoders, images, texts))
+
+
+def encode_views(
+    encoders: Encoders, images: Sequence[Any], texts: Sequence[str]
+) -> dict[str, tuple[Matrix, Bools]]:
+    """Return the result of `encode_view` for each view that any item has."""
     raw = {"image": images, "text": texts}
     available = {view: encoder for view, encoder in encoders.items() if any(map(bool, raw[view]))}
-    return _merge_views(
-        {view: encode_view(encoder, view, raw[view]) for view, encoder in available.items()}
-    )
+    return {view: encode_view(encoder, view, raw[view]) for view, encoder in available.items()}
 
 
 def encode_view(encoder: Any, view: str, raw: Sequence[Any]) -> tuple[Matrix, Bools]:
@@ -127,7 +132,7 @@ def _blank(view: str) -> Any:
 ItemFeatures = tuple[Ints, "MultiViewData | None"]
 
 
-def _merge_views(views: Mapping[str, tuple[Matrix, Bools]]) -> ItemFeatures:
+def merge_views(views: Mapping[str, tuple[Matrix, Bools]]) -> ItemFeatures:
     """Return which items have any view, from each view's features and who has it."""
     from acqh.data import MultiViewData
 
@@ -253,7 +258,7 @@ class Coder:
         if features is None or features.views.keys() <= self.model.n_features_in_.keys():
             return rows, features
         views = [name for name in self.model.n_features_in_ if name in features.views]
-        chosen, known_views = _merge_views(
+        chosen, known_views = merge_views(
             {name: (features.views[name], features.present[name]) for name in views}
         )
         return rows[chosen], known_views

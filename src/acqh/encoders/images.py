@@ -8,7 +8,7 @@ from functools import cache
 from io import BytesIO
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -233,54 +233,46 @@ def open_image(image: ImageLike, formats: Sequence[str] | None = None) -> Any:
     raise pillow.UnidentifiedImageError(f"not an image in one of {', '.join(formats)}")
 
 
-def image_date(image: ImageLike) -> str | None:
-    """Return when a photograph was taken, as its EXIF data says.
+class Header(NamedTuple):
+    """Metadata of an image file that are read without decoding it."""
 
-    Parameters
-    ----------
-    image : path or bytes
+    size: tuple[int, int]
+    has_camera: bool  # whether its EXIF data have settings of a camera
+    date: str | None  # when it was taken: ISO 8601, local time
 
-    Returns
-    -------
-    str or None
-        Local time in ISO format, such as ``"2014-07-01T12:30:00"``, without the time zone; None
-        where the file does not say, or cannot be read.
+
+def read_header(image: ImageLike) -> Header | None:
+    """Return the size of an image and what its EXIF data say; None if it cannot be read.
+
+    `image`: path or bytes.
 
     Examples
     --------
-    >>> image_date("none.jpg") is None
+    >>> read_header("none.jpg") is None
     True
-    """
-    tags = require("PIL.ExifTags")
-    try:
-        with open_image(image) as opened:
-            if opened.format == "PNG" and "exif" not in opened.info:
-                return None  # it would be decoded to look behind the pixels
-            exif = opened.getexif()
-            names = (tags.Base.DateTimeOriginal, tags.Base.DateTimeDigitized)
-            # Some programs write them outside the directory where they belong.
-            dates = [part.get(name) for name in names for part in (_exif_ifd(exif), exif)]
-        parsed = map(parse_exif_date, (*dates, exif.get(tags.Base.DateTime)))
-        return next(filter(None, parsed), None)
-    except Exception:  # damaged bytes make decoders raise anything
-        return None
-
-
-def read_header(image: ImageLike) -> tuple[tuple[int, int], bool] | None:
-    """Return the size of an image, and whether its EXIF data have settings of a camera.
-
-    Returns None if it cannot be read; nothing is decoded.
     """
     tags = require("PIL.ExifTags").Base
     try:
         with open_image(image) as opened:
             if opened.format == "PNG" and "exif" not in opened.info:
-                return opened.size, False
-            exif = _exif_ifd(opened.getexif())
+                return Header(opened.size, False, None)  # it would be decoded to look for EXIF data
+            exif = opened.getexif()
+            inner = _exif_ifd(exif)
             settings = (tags.ExposureTime, tags.FNumber, tags.FocalLength, tags.ISOSpeedRatings)
-            return opened.size, any(name in exif for name in settings)
+            names = (tags.DateTimeOriginal, tags.DateTimeDigitized)
+            # Some programs write them outside the directory where they belong.
+            dates = [part.get(name) for name in names for part in (inner, exif)]
+            parsed = map(parse_exif_date, (*dates, exif.get(tags.DateTime)))
+            date = next(filter(None, parsed), None)
+            return Header(opened.size, any(name in inner for name in settings), date)
     except Exception:  # damaged bytes make decoders raise anything
         return None
+
+
+def image_date(image: ImageLike) -> str | None:
+    """Return when a photograph was taken, as its EXIF data say; None if they do not."""
+    header = read_header(image)
+    return None if header is None else header.date
 
 
 def _exif_ifd(exif: Any) -> Any:

@@ -19,7 +19,14 @@ from acqh.collection.build.sources import (
     open_source,
     prepared,
 )
-from acqh.collection.model import CHUNK_ROWS, IMAGE_BATCH, ItemFeatures, encode_items
+from acqh.collection.model import (
+    CHUNK_ROWS,
+    IMAGE_BATCH,
+    ItemFeatures,
+    encode_items,
+    encode_views,
+    merge_views,
+)
 from acqh.collection.opened import OpenCollection, Opened
 from acqh.collection.store.file import Store
 from acqh.collection.store.items import (
@@ -143,17 +150,13 @@ def _encode(
     return encoded, skipped, opened.coder.fit_of(codes, labels, item_features)
 
 
-def _with_tags(opened: Opened, items: list[Item]) -> tuple[list[Item], ItemFeatures]:
+def _with_tags(opened: Opened, items: Sequence[Item]) -> tuple[Sequence[Item], ItemFeatures]:
     """Return items with suggested tags, and their features."""
     images, texts = zip(*((item.image, item.text) for item in items), strict=True)
-    rows, features = encode_items(opened.facts.encoders, images, texts)
-    tagged = dict(enumerate(items))
-    if features is not None and "image" in features.views:
-        view = features.views["image"], features.present["image"]
-        chosen = [items[row] for row in rows.tolist()]
-        tags = with_tags(chosen, opened.facts.encoders["image"], *view)
-        tagged |= dict(zip(rows.tolist(), tags, strict=True))
-    return [*tagged.values()], (rows, features)
+    views = encode_views(opened.facts.encoders, images, texts)
+    if "image" in views:
+        items = with_tags(items, opened.facts.encoders["image"], *views["image"])
+    return items, merge_views(views)
 
 
 def annotate_items(

@@ -152,7 +152,9 @@ def detect(item: Item, image: Any, ocr: str | None = None) -> dict[str, Any]:
         is_decoded = not isinstance(item.image, str | PathLike | bytes)
         is_kept = is_decoded and bool(item.folder)
         original = Path(item.folder, item.fields[FILE]) if is_kept else item.image
-        size, has_camera = read_header(original) or (getattr(original, "size", image.size), False)
+        header = read_header(original)
+        size = getattr(original, "size", image.size) if header is None else header.size
+        has_camera = header is not None and header.has_camera
         detected[KIND] = detect_kind(image, size, _name_of(item), has_camera=has_camera)
     if ocr is not None and not is_video and (ocr == "all" or may_have_text(image)):
         detected.setdefault(TEXT_IN_IMAGE, read_text(item.image))

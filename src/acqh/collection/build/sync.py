@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass, field
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -274,16 +275,17 @@ def _carry_out(plan: _Plan, collection: OpenCollection, say: Progress) -> SyncRe
         collection.apply(lambda opened: tracked.forget(opened.store, metadata))
     files = [(file, item.id) for item, file in plan.changed]
     files += [(file, file.usual_id) for file, _ in plan.new]
-    writer = tracked.FileWriter(plan.restored)
+    done: set[str] = set()
+    put = partial(tracked.store_files, tombstones=plan.restored, done=done)
     source = Source(_items_to_read(files, plan.restored, collection.opened.store), len(files))
-    ids, unreadable = astuple(add_items(collection, source, say, put=writer.put))
+    ids, unreadable = astuple(add_items(collection, source, say, put=put))
     changed = {item.id for item, _ in plan.changed}
     return SyncReport(
         new=tuple(identifier for identifier in ids if identifier not in changed),
         changed=tuple(identifier for identifier in ids if identifier in changed),
         moved=plan.moved,
         deleted=tuple(deleted),
-        n_unchanged=plan.n_unchanged + len(writer.done),
+        n_unchanged=plan.n_unchanged + len(done),
         unreadable=(*plan.unread.items(), *unreadable),
     )
 

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -203,43 +203,39 @@ def user_metadata(
     return str(row[0]), tuple(names), user_fields
 
 
-@dataclass(frozen=True, eq=False)
-class FileWriter:
-    """Stores items of files that were read, in place of those that track the same files.
+def store_files(
+    store: Store, items: Sequence[Item], *, tombstones: Mapping[str, int], done: set[str]
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """Store items of files that were read, in place of those that track the same files.
 
     What people gave an item stays as it is when it is written, not as it was when it was read. A
     file whose item was given another text or label meanwhile has a code of what it was: it is left
     to the next sync.
 
-    `tombstones`: numbers of those whose metadata files get, by name.
+    `tombstones`: numbers of those whose metadata files get, by name. `done`: receives the names of
+    files that somebody else has stored. Returns the ids, and the files left to the next sync.
     """
-
-    tombstones: Mapping[str, int]
-    done: set[str] = field(default_factory=set)  # names of files that somebody else has stored
-
-    def put(self, store: Store, items: Sequence[Item]) -> tuple[list[str], list[tuple[str, str]]]:
-        """Store items in one transaction; return their ids, and the files left to the next sync."""
-        ids, late = [], []
-        with changing(store) as writer:
-            for item in items:
-                connection, folder, name = writer.connection, item.folder, item.fields[FILE]
-                same = tracked_files(connection, "folder = ? AND name = ?", folder, name)
-                if same and same[0].digest == item.fields[DIGEST]:
-                    self.done.add(name)
-                    continue
-                tombstone = self.tombstones.get(name, 0)
-                text, labels, fields = user_metadata(connection, folder, name, tombstone)
-                if (text, labels) != (item.text, item.labels):
-                    late.append((name, _LATE))
-                    continue
-                facts = {name: item.fields[name] for name in FILE_FIELDS if name in item.fields}
-                if same:
-                    writer.remove(same[0].id)
-                _delete(connection, [tombstone])
-                free = free_id(item.id, partial(find_number, connection))
-                identifier = same[0].id if same else free
-                ids.append(writer.insert(replace(item, id=identifier, fields={**fields, **facts})))
-        return ids, late
+    ids, late = [], []
+    with changing(store) as writer:
+        for item in items:
+            connection, folder, name = writer.connection, item.folder, item.fields[FILE]
+            same = tracked_files(connection, "folder = ? AND name = ?", folder, name)
+            if same and same[0].digest == item.fields[DIGEST]:
+                done.add(name)
+                continue
+            tombstone = tombstones.get(name, 0)
+            text, labels, fields = user_metadata(connection, folder, name, tombstone)
+            if (text, labels) != (item.text, item.labels):
+                late.append((name, _LATE))
+                continue
+            facts = {name: item.fields[name] for name in FILE_FIELDS if name in item.fields}
+            if same:
+                writer.remove(same[0].id)
+            _delete(connection, [tombstone])
+            free = free_id(item.id, partial(find_number, connection))
+            identifier = same[0].id if same else free
+            ids.append(writer.insert(replace(item, id=identifier, fields={**fields, **facts})))
+    return ids, late
 
 
 def free_id(usual: str, is_taken: Callable[[str], object]) -> str:
