@@ -284,7 +284,8 @@ def test_coco_photos_are_encoded_with_five_captions_each(tmp_path):
         tmp_path / "annotations_trainval2017.zip", {"annotations/captions_val2017.json": captions}
     )
     write_zip(tmp_path / "val2017.zip", {f"val2017/{i:012}.jpg": jpeg(i) for i in (98, 99, 100)})
-    prepare_dataset("coco-val2017", tmp_path, tmp_path / "out")
+    prepared = prepare_dataset("coco-val2017", tmp_path, tmp_path / "out")
+    assert prepared.differences == "3 items instead of 5,000"
     data = load("coco-val2017", tmp_path / "out")
     assert data.ids.tolist() == [98, 99, 100]
     assert data.views["image"].shape == (3, 2280)

@@ -1,6 +1,6 @@
 """Named data sets: list them, locate their files and load them.
 
-``datasets.toml`` has what is known of each; a new one is a table there and a loader here.
+``datasets.toml`` has what is known of each; a new one is a table there, and maybe a loader here.
 """
 
 import hashlib
@@ -372,18 +372,11 @@ def hash_matrix(matrix: Matrix) -> str:
     return digest.hexdigest()[:16]
 
 
-_WIKI_CLASSES = (
-    "art", "biology", "geography", "history", "literature",
-    "media", "music", "royalty", "sport", "warfare",
-)  # fmt: skip
-
+# Of data sets that are not just read from one file.
 _LOADERS: dict[str, Callable[..., MultiViewData]] = {
-    "coco-val2017": partial(_load, widths={"image": 1_280}),
     "emoji": lambda _: load_emoji(),
     "mirflickr25k": _load_mirflickr25k,
-    "nuswide10": partial(_load, widths={"image": 500, "text": 1_000}),
     "uci_mfeat": _load_uci_mfeat,
-    "wiki": partial(_load, widths={"image": 128, "text": 10}, label_names=_WIKI_CLASSES),
 }
 
 
@@ -392,12 +385,12 @@ def _read_datasets() -> Mapping[str, NamedDataset]:
     return MappingProxyType(
         {
             name: NamedDataset(
-                load=load,
-                files=tuple(DataFile(**file) for file in stored[name].pop("files", ())),
-                originals=tuple(Original(**file) for file in stored[name].pop("originals", ())),
-                **stored[name],
+                load=_LOADERS.get(name) or partial(_load, **facts.pop("read")),
+                files=tuple(DataFile(**file) for file in facts.pop("files", ())),
+                originals=tuple(Original(**file) for file in facts.pop("originals", ())),
+                **facts,
             )
-            for name, load in _LOADERS.items()
+            for name, facts in stored.items()
         }
     )
 
