@@ -1,8 +1,10 @@
 """Metadata that acqh detects itself: date, kind and suggested tags of an image."""
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -37,37 +39,9 @@ _SIDE = 128
 _SCREENSHOT_NAME = re.compile(
     r"screen[-_ ]?shot|bildschirmfoto|capture[-_ ]d.?[-_ ]?.cran|screen[-_ ]?cap", re.IGNORECASE
 )
-# Screens of phones, tablets and computers, upright: heights by width.
-# fmt: off
-_SCREENS = {
-    640: (1136,), 720: (1280, 1440, 1520, 1560, 1600), 750: (1334,), 768: (1024, 1366), 800:
-    (1280,), 828: (1792,), 864: (1536,), 900: (1440, 1600), 1008: (2244,), 1050: (1680,),
-    1080: (1920, 2160, 2220, 2280, 2310, 2340, 2376, 2400, 2408, 2412, 2424), 1125: (2436,),
-    1170: (2532,), 1179: (2556,), 1200: (1920,), 1206: (2622,), 1242: (2208, 2688), 1284:
-    (2778,), 1290: (2796,), 1320: (2868,), 1344: (2992,), 1440: (2560, 2880, 2960, 3040, 3088,
-    3120, 3200), 1536: (2048,), 1600: (2560,), 1620: (2160,), 1640: (2360,), 1668: (2224,
-    2388), 1800: (2880,), 1964: (3024,), 2048: (2732,), 2160: (3840,), 2234: (3456,),
-}
-# Log odds of each kind by statistic: logistic regression on 1,000 COCO photographs, 140 screenshots
-# and 110 pages of a browser, half of these as scans, and 303 emoji and pages of them.
-_WEIGHTS: Floats = np.array((
-    (-2.76, 2.88, -3.58, 3.45),  # most frequent colour
-    (-3.77, 3.47, -1.6, 1.9),  # eight most frequent
-    (0.38, 0.65, -2.39, 1.36),  # number of colours
-    (-3.16, 5.44, -3.44, 1.16),  # flat
-    (7.25, -1.26, -5.81, -0.182),  # soft edges
-    (-30.6, -2.68, 13.6, 19.7),  # strong edges
-    (0.412, -7.69, 3.85, 3.42),  # saturation
-    (0.406, 2.37, -1.62, -1.15),  # grey
-    (-2.29, 0.83, 2.43, -0.968),  # light
-    (0.536, 7.57, -5.01, -3.09),  # dark
-    (3.09, -5.38, 2.14, 0.152),  # plain rows
-    (0.289, -4.29, 0.104, 3.9),  # plain columns
-    (0.251, 5.73, 3.01, -9),  # shape
-    (-17.3, 38.1, 0.881, -21.7),  # light with strong edges
-    (8.78, -9.56, -5.27, 6.05),  # constant
-))
-# fmt: on
+_FACTS = tomllib.loads((files("acqh.collection.build") / "kinds.toml").read_text("utf-8"))
+_SCREENS = {int(width): heights for width, heights in _FACTS["screens"].items()}
+_WEIGHTS: Floats = np.array([*_FACTS["weights"].values()])
 # Least probability of being no photo. With the settings of a camera, of the size of a screen, and
 # else; chosen so that at most 1 in 100 photographs of COCO, and 6 in 100 stock photographs, many
 # in one colour, are taken for something else. With 0.8, it would be 20 in 100 of these.
