@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Callable
 from importlib.resources import files
 from io import TextIOWrapper
-from string import Template
 from pathlib import Path
+from string import Template
 from typing import Annotated, Any
 
 import typer

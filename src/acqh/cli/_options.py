@@ -99,6 +99,9 @@ LanguageOption = Annotated[
         envvar="ACQH_LANGUAGE",
     ),
 ]
+PortOption = Annotated[
+    int, option("Port to listen on; 0 takes a free one.", "Network", min=0, max=65535)
+]
 WhereOption = Annotated[
     list[str] | None,
     option(

@@ -21,6 +21,7 @@ from acqh.cli._options import (
     LabelSeparatorOption,
     LanguageOption,
     MegapixelsOption,
+    PortOption,
     SeedOption,
     TargetsOption,
     as_pixels,
@@ -240,10 +241,7 @@ def open_folder(
     source: Annotated[
         Path, Argument(metavar="FOLDER", help="Folder of images, table, or collection.")
     ],
-    port: Annotated[
-        int,
-        option("Port to listen on; 0 takes a free one.", "Network", min=0, max=65535, metavar="N"),
-    ] = 0,
+    port: PortOption = 0,
     watch: Annotated[
         bool, flag("watch", "Keep the collection in sync while the folder changes.", "Input")
     ] = False,

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from acqh import __version__
 from acqh._core.runtime import Progress
-from acqh.cli._options import flag, option
+from acqh.cli._options import PortOption, flag, option
 from acqh.cli._output import Reporter, output, print_result, print_rows, print_table, reporting
 from acqh.cli.search import serve as serve_collection
 from acqh.errors import AcqhError
@@ -39,9 +39,7 @@ def demo(
     open_browser: Annotated[
         bool, option("Open the browser.", "Network", "--open/--no-open", "-o")
     ] = True,
-    port: Annotated[
-        int, option("Port to listen on; 0 takes a free one.", "Network", min=0, max=65535)
-    ] = 0,
+    port: PortOption = 0,
     cache_dir: Annotated[
         Path | None,
         option(

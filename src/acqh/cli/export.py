@@ -131,50 +131,38 @@ def site(
     print_result(asdict(report), text)
 
 
-def parquet(
-    source: SourceArgument,
-    out: FileOption,
-    codes: CodesOption = False,
-    metadata: MetadataOption = True,
-    overwrite: OverwriteOption = False,
-) -> None:
-    """Write vectors or codes as a Parquet table.
+def _file_command(name: str, form: str) -> Callable[..., None]:
+    """Return a command that writes one file."""
+
+    def command(
+        source: SourceArgument,
+        out: FileOption,
+        codes: CodesOption = False,
+        metadata: MetadataOption = True,
+        overwrite: OverwriteOption = False,
+    ) -> None:
+        from acqh import export
+
+        with reporting() as progress:
+            report = getattr(export, f"export_{name}")(
+                source, out, codes=codes, metadata=metadata, overwrite=overwrite, progress=progress
+            )
+        facts = {name: getattr(report, name) for name in ("n_items", "files", "n_bytes")}
+        files = ", ".join(str(file) for file in report.files)
+        size = f"{report.n_bytes / 1e6:.1f} MB"
+        print_done(facts, f"Wrote {count(report.n_items, 'item')} to {files}, {size}")
+
+    command.__name__ = name
+    command.__doc__ = f"""Write vectors or codes as a {form}.
 
     The inner product of two vectors is their score.
 
-    Example: acqh export parquet photos.acqh --out photos.parquet
+    Example: acqh export {name} photos.acqh --out photos.{name}
 
     Documentation: docs/how-to/export.md
     """
-    from acqh.export import export_parquet
-
-    _write(export_parquet, source, out, codes=codes, metadata=metadata, overwrite=overwrite)
+    return command
 
 
-def faiss(
-    source: SourceArgument,
-    out: FileOption,
-    codes: CodesOption = False,
-    metadata: MetadataOption = True,
-    overwrite: OverwriteOption = False,
-) -> None:
-    """Write vectors or codes as a Faiss index.
-
-    The inner product of two vectors is their score.
-
-    Example: acqh export faiss photos.acqh --out photos.faiss
-
-    Documentation: docs/how-to/export.md
-    """
-    from acqh.export import export_faiss
-
-    _write(export_faiss, source, out, codes=codes, metadata=metadata, overwrite=overwrite)
-
-
-def _write(write: Callable[..., Any], source: Path, out: Path, **options: Any) -> None:
-    with reporting() as progress:
-        report = write(source, out, **options, progress=progress)
-    facts = {name: getattr(report, name) for name in ("n_items", "files", "n_bytes")}
-    files = ", ".join(str(file) for file in report.files)
-    size = f"{report.n_bytes / 1e6:.1f} MB"
-    print_done(facts, f"Wrote {count(report.n_items, 'item')} to {files}, {size}")
+parquet = _file_command("parquet", "Parquet table")
+faiss = _file_command("faiss", "Faiss index")

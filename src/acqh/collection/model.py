@@ -386,17 +386,12 @@ def read_facts(folder: Path) -> Facts:
         raise CorruptBundleError(f"{error}; build the collection again") from error
     kinds = get_type_hints(Facts)
     plain = {name: bundle.info.get(name) for name in _PLAIN}
-    match bundle.info:
-        case {
-            "encoders": dict(descriptions),
-            "acqh": str(version),
-            "settings": dict(stored),
-        } if all(fits(value, kinds[name]) for name, value in plain.items()) and plain[
-            "asked_as"
-        ] in (BARE, CAPTION):
-            pass
-        case _:
-            raise CorruptBundleError(f"{folder} has no valid facts of a collection")
+    are_plain = all(fits(value, kinds[name]) for name, value in plain.items())
+    descriptions, version, stored = map(bundle.info.get, ("encoders", "acqh", "settings"))
+    if not (
+        are_plain and plain["asked_as"] in (BARE, CAPTION) and isinstance(version, str)
+    ) or not (isinstance(descriptions, dict) and isinstance(stored, dict)):
+        raise CorruptBundleError(f"{folder} has no valid facts of a collection")
     try:
         encoders = {
             view: unpack(description, bundle.arrays(view), HOMES)

@@ -462,15 +462,12 @@ def _spread(part: MultiViewData, names: tuple[str, ...]) -> Matrix | None:
     if part.labels is None or part.label_names == names:
         return part.labels
     column = {name: j for j, name in enumerate(names)}
-    columns, shape = [column[name] for name in part.label_names], (len(part), len(names))
-    if is_sparse(part.labels):
-        moved = np.asarray(columns)[part.labels.indices]
-        wide = sp.csr_array((part.labels.data, moved, part.labels.indptr), shape=shape)
-        wide.sort_indices()
-        return wide
-    dense = np.zeros(shape, dtype=np.uint8)
-    dense[:, columns] = part.labels
-    return dense
+    moved = np.array([column[name] for name in part.label_names])
+    rows = sp.csr_array(part.labels)
+    shape = len(part), len(names)
+    wide = sp.csr_array((rows.data, moved[rows.indices], rows.indptr), shape=shape)
+    wide.sort_indices()
+    return wide if is_sparse(part.labels) else wide.toarray()
 
 
 def stack(matrices: Sequence[Matrix]) -> Matrix:

@@ -47,6 +47,11 @@ class Header:
     offset: int = 0
 
     @property
+    def row(self) -> tuple[Any, ...]:
+        """Shape and dtype of a row; arrays of equal rows can be concatenated."""
+        return len(self.shape), self.shape[1:], self.dtype
+
+    @property
     def n_bytes(self) -> int:
         """Bytes of the values."""
         return math.prod(self.shape) * self.dtype.itemsize
@@ -187,9 +192,7 @@ class NpyFolder(ArrayTable):
         ):
             header, first = read_file_header(file.path), file.first_row
             reject_objects(header, file.path.name)
-            if (header.shape[:1] or (1,), header.shape[1:], header.dtype) != (
-                (file.n_rows,), like.shape[1:], like.dtype,
-            ):  # fmt: skip
+            if (header.shape[:1] or (1,)) != (file.n_rows,) or header.row != like.row:
                 raise CorruptBundleError(f"{file.path.name} has changed since it was listed")
             begin, end = max(start - first, 0), min(stop - first, file.n_rows)
             rows = map_rows(file.path, header, header.offset, begin, end, file.path.name)
@@ -213,9 +216,7 @@ def _list_rows(files: list[Path]) -> tuple[FileRows, ...]:
     headers = [read_file_header(file) for file in files]
     first = headers[0]
     for file, header in zip(files, headers, strict=True):
-        if (len(header.shape), header.shape[1:], header.dtype) != (
-            len(first.shape), first.shape[1:], first.dtype,
-        ):  # fmt: skip
+        if header.row != first.row:
             raise InvalidInputError(
                 f"{file} has rows of shape {header.shape[1:]} and dtype {header.dtype}, "
                 f"{files[0].name} of {first.shape[1:]} and {first.dtype}; all files of a folder "

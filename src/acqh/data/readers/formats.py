@@ -252,15 +252,12 @@ def has_views(path: str | PathLike[str]) -> bool:
             # In a table of images and texts, a few numbers are a bounding box or a colour.
             least = _MIN_WIDTH if any(name.lower() in _ENCODED for name in first) else 1
             lengths = [len(list_in(value) or []) for value in first.values()]
-            return max(lengths, default=0) >= least or (least == 1 and _has_numbered(first))
+            is_numbered = least == 1 and any(name.endswith("_0") for name in first)
+            return max(lengths, default=0) >= least or is_numbered
         with form(place, Options()) as table:
             return any(entry.is_view_like for entry in table.entries.values())
     except InvalidInputError:
         return False
-
-
-def _has_numbered(names: Iterable[str]) -> bool:
-    return any(name.endswith("_0") for name in names)
 
 
 def _find(path: Any) -> Path:
