@@ -1,6 +1,7 @@
 """Detection of duplicate images."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -77,6 +78,32 @@ def test_the_largest_file_is_the_best(path, folder):
         for group in collection.duplicates():
             sizes = [(folder / name).stat().st_size for name in group.ids]
             assert sizes == sorted(sizes, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("names", "ages", "best"),
+    [
+        (("Camera/IMG_1.png", "Copies/IMG_1.png"), (0, 60), "Copies/IMG_1.png"),
+        (
+            ("Copies/copy of IMG_1.png", "Holiday in Rome/IMG_1.png"),
+            (0, 0),
+            "Holiday in Rome/IMG_1.png",
+        ),
+    ],
+)
+def test_of_equal_files_the_oldest_and_then_the_shortest_name_is_the_best(
+    tmp_path, names, ages, best
+):
+    folder = tmp_path / "photos"
+    for name, age in zip(names, ages, strict=True):
+        (folder / name).parent.mkdir(parents=True)
+        photograph(1).save(folder / name)
+        os.utime(folder / name, (1_700_000_000 - age, 1_700_000_000 - age))
+    settings = {"image_encoder": "hog", "text_encoder": "tfidf", "n_components": 2}
+    with Collection.build(folder, tmp_path / "c.acqh", **settings) as collection:
+        (group,) = collection.duplicates()
+        assert group.ids[0] == best
+        assert [*collection.removable([group])] == [name for name in names if name != best]
 
 
 def test_the_command_lists_removable_files_and_deletes_nothing(path, folder):

@@ -430,7 +430,7 @@ class DuplicateGroup:
         Files of the same bytes; one image that was stored again, scaled, recoloured or slightly
         cropped; or images that show the same thing, or nearly so and were taken within a minute.
     ids : tuple of str
-        The best first: the largest file, or what was stored first.
+        The best first: the largest file, else the oldest, else the one with the shortest name.
     """
 
     tier: str

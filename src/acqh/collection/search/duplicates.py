@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from acqh._core.arrays import Array, Floats, Ints, slices
-from acqh._core.fields import BYTES, DATE, DIGEST, FILE
+from acqh._core.fields import BYTES, DATE, DIGEST, FILE, MODIFIED
 from acqh._core.imports import require
 from acqh._core.runtime import Progress
 from acqh.collection.opened import Opened
@@ -66,9 +66,14 @@ class _Pictured(NamedTuple):
     digests: list[bytes]  # of thumbnails
 
     def best_first(self, rows: Iterable[int]) -> list[int]:
-        """Put rows in order: the largest file first, then what was stored first."""
-        sizes = {row: self.fields[row].get(BYTES) for row in rows}
-        return sorted(sizes, key=lambda row: (-(sizes[row] or 0), row))
+        """Put rows in order: the largest file, the oldest, the shortest name, the first stored."""
+
+        def rank(row: int) -> tuple[int, str, int, int]:
+            fields = self.fields[row]
+            name = str(fields.get(FILE) or "").rpartition("/")[2]
+            return -(fields.get(BYTES) or 0), str(fields.get(MODIFIED) or ""), len(name), row
+
+        return sorted(rows, key=rank)
 
 
 def find_duplicates(opened: Opened, progress: Progress) -> list[DuplicateGroup]:
