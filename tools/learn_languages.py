@@ -3,8 +3,9 @@
 Read are the captions of MS COCO in a bare git repository (``train.csv``, ``test.csv``; those of the
 images 8,000 to 9,999 are held out), the names of ImageNet's classes in the wheel
 ``clip-benchmark`` 1.6.2 (``--wheel``), English words by frequency in the wheel ``symspellpy``
-6.10.1 (``--words``), and the vocabulary of the universal sentence encoder (USE), which comes with
-the extra ``languages``. Vectors take five minutes on one core and are kept in the folder
+6.10.1 (``--words``), names and tags of emoji in the npm package ``emojibase-data`` 17.0.0
+(``--emoji``), and the vocabulary of the universal sentence encoder (USE), which comes with the
+extra ``languages``. Vectors take five minutes on one core and are kept in the folder
 ``--cache``. Needs torch, as the tool does that reads the captions.
 
 USE's vectors are mapped to MiniLM's by a ridge regression, learnt from captions and words. To
@@ -17,6 +18,8 @@ import gzip
 import json
 import math
 import re
+import tarfile
+import unicodedata
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -43,6 +46,21 @@ MIN_COUNT, MIN_DICTIONARY = 5, 3
 # The most frequent English words, and by how much, as a logarithm, USE's frequency of a word may
 # exceed the English one: above, it is a word of another language. By frequency, and by rank.
 N_ENGLISH, MAX_ODDS, RANK_SCALE = 30_000, 0.5, 12
+# How plurals of words are formed in the languages of emoji that have the Latin script: a pattern,
+# which the ending replaces.
+VOWEL, NO_VOWEL = "(?<=[aeiou])$", "(?<![aeiou])$"
+PLURALS = {
+    "de": [("(?<=e)$", "n"), ("(?<!e)$", "e"), ("(?<!e)$", "en"), ("(?<!e)$", "er")],
+    "es": [(VOWEL, "s"), (NO_VOWEL, "es")],
+    "fr": [("(?<![sxz])$", "s")],
+    "it": [("o$", "i"), ("a$", "e"), ("e$", "i")],
+    "nl": [(VOWEL, "n"), (NO_VOWEL, "en"), ("$", "s")],
+    "pl": [],
+    "pt": [(VOWEL, "s"), (NO_VOWEL, "es")],
+}
+MIN_LETTERS = 3
+# Words of emoji that are in no list of English words, and that English has.
+ALSO_ENGLISH = {"bmx", "gamepad", "parasailing", "whatsapp", "wtf"}
 Floats = np.ndarray[Any, Any]
 
 
@@ -51,6 +69,7 @@ def main() -> None:
     parser.add_argument("--repository", type=Path, required=True)
     parser.add_argument("--wheel", type=Path, required=True)
     parser.add_argument("--words", type=Path, required=True)
+    parser.add_argument("--emoji", type=Path, required=True)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("src/acqh/encoders"))
     arguments = parser.parse_args()
@@ -69,7 +88,9 @@ def main() -> None:
     )
 
     familiar, english, other = word_lists(counts, caption_counts, names)
-    text = "\n\n".join("\n".join(words) for words in (familiar, english, other))
+    named = emoji_words(arguments.emoji, {*familiar, *english}, {*counts})
+    lists = familiar, english, sorted(named.union(other))
+    text = "\n\n".join("\n".join(words) for words in lists)
     packed = gzip.compress(text.encode(), mtime=0)
     (arguments.out / "words.txt.gz").write_bytes(packed)
 
@@ -84,8 +105,8 @@ def main() -> None:
     arrays = learn(X, Y, len(words)) | {"letter_odds": letter_odds([*familiar, *english], other)}
     np.savez_compressed(arguments.out / "languages.npz", **arrays)
     sizes = [(arguments.out / name).stat().st_size for name in ("languages.npz", "words.txt.gz")]
-    lists = {"known": len(familiar), "english": len(english), "other": len(other)}
-    print(json.dumps({"words": len(words), **lists, "bytes": sizes}))
+    n_listed = dict(zip(("known", "english", "other"), map(len, lists), strict=True))
+    print(json.dumps({"words": len(words), **n_listed, "bytes": sizes}))
 
 
 def word_lists(
@@ -128,6 +149,31 @@ def word_lists(
     familiar = [word for word in ordered if word in is_known]
     english = [word for word in ordered if word not in is_known]
     return familiar, english, sorted(use.keys() - is_english)
+
+
+def emoji_words(package: Path, english: set[str], spelt: set[str]) -> set[str]:
+    """Return words of names and tags of emoji that are not English, and plurals of them.
+
+    `english`: words of the lists. `spelt`: others that English has too, which are no plurals.
+    """
+    by_language = {}
+    with tarfile.open(package) as archive:
+        for language in ("en", *PLURALS):
+            member = archive.extractfile(f"package/{language}/data.json")
+            texts = [" ".join([row["label"], *row.get("tags", [])]) for row in json.load(member)]
+            text = unicodedata.normalize("NFC", " ".join(texts).lower())
+            words = set(re.findall(r"[^\W\d_]+", text))
+            by_language[language] = {word for word in words if len(word) >= MIN_LETTERS}
+    english = english | by_language.pop("en") | ALSO_ENGLISH
+    named = set().union(*by_language.values()) - english
+    plurals = {
+        re.sub(pattern, ending, word, count=1)
+        for language, words in by_language.items()
+        for word in words - english
+        for pattern, ending in PLURALS[language]
+        if re.search(pattern, word)
+    }
+    return named | (plurals - english - spelt)
 
 
 def letter_odds(english: list[str], other: list[str]) -> Floats:

