@@ -121,7 +121,8 @@ def test_hits_show_a_bar_the_file_its_id_and_why(built, monkeypatch):
     assert lines[1].startswith("     flower | ")
     assert lines[-1].startswith("3 of 24 items")
     assert max(map(len, lines)) <= 60
-    assert "No matches" in run("search", built, "xyzzy").stdout
+    assert run("search", built, "xyzzy").stdout.splitlines() == ["No matches among 24 items."]
+    assert "only excludes" in run("search", built, "--", "-car").stdout
 
 
 def test_add_and_remove_change_the_collection(built, photos, tmp_path):

@@ -114,7 +114,7 @@ def search(
     if (paths or nul) and not output.as_json:
         _print_paths(answer, "\0" if nul else "\n")
     else:
-        print_result(_as_json(answer), partial(_print, answer))
+        print_result(_as_json(answer), partial(_print, answer, text))
 
 
 def _as_json(answer: Any) -> dict[str, Any]:
@@ -137,7 +137,14 @@ def _print_paths(answer: Any, end: str) -> None:
         output.note(f"acqh: {count(missing, 'hit')} without a file name")
 
 
-def _print(answer: Any) -> None:
+def _only_excludes(text: str) -> bool:
+    from acqh.collection.store.words import read_words
+
+    query = read_words(text)
+    return bool(query.without) and not (query.terms or query.phrases)
+
+
+def _print(answer: Any, text: str | None) -> None:
     for used in answer.filters:
         conditions = ", ".join(f"{name}{bound}" for name, bound in used.where.items())
         print(f"Filter: {printable(used.text)} ({conditions}); --no-dates searches for the words.")
@@ -153,6 +160,8 @@ def _print(answer: Any) -> None:
         )
     if not answer.hits:
         print(f"No matches among {count(answer.n_items, 'item')}.")
+        if text is not None and _only_excludes(text):
+            print(f"The query only excludes; add what to search for: park {printable(text)}")
         return
     width = shutil.get_terminal_size().columns
     is_listing = not any(hit.why for hit in answer.hits)
