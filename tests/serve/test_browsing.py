@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -256,6 +257,29 @@ def test_a_path_before_all_paths_is_taken_off(built, start):
         assert client.get("/photos/all").headers["location"].endswith("/photos/all/")
         assert client.get("/openapi.json").json()["servers"] == [{"url": "/photos/all"}]
         assert client.get("/photos/allx/healthz").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("n_few", "expected"), [(3, ["dog", "cat", "car"]), (9, ["website", "dog"])]
+)
+def test_examples_are_tags_of_photos_if_enough_of_these_have_tags(monkeypatch, n_few, expected):
+    class Tagged:
+        def __init__(self):
+            kinds = {"website": "document", "dog": "photo", "cat": "photo", "car": "photo"}
+            self.rows = [{"tag": name, "kind": kind} for name, kind in kinds.items()]
+
+        def info(self):
+            return SimpleNamespace(encoded_from={"image": 4}, encoders={"text": None})
+
+        def facets(self):
+            counts = {row["tag"]: 9 - number for number, row in enumerate(self.rows)}
+            return {"tag": counts | dict.fromkeys("abcdef", 1), "kind": {"photo": 3}}
+
+        def browse(self, where, k):
+            return SimpleNamespace(hits=[row for row in self.rows if row == where][:k])
+
+    monkeypatch.setattr("acqh.web.overview._FEW", n_few)
+    assert examples_in(Tagged())[: len(expected)] == expected
 
 
 @pytest.mark.slow

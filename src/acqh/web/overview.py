@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from acqh._core.arrays import Array, Floats
-from acqh._core.fields import TAG
+from acqh._core.fields import KIND, PHOTO, TAG
 from acqh.collection import Collection, Item
 from acqh.collection.types import CONFIDENT
 
@@ -137,17 +137,27 @@ def as_rows(counts: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
 def examples_in(collection: Collection) -> list[str]:
     """Return the most frequent suggested tags or, without tags, subjects with confident matches.
 
-    The subjects are for images without captions, and take a second or two. The list is empty if
-    the collection has captions or cannot encode texts.
+    Tags of screenshots, scans and drawings alone are no examples if photos have enough. The
+    subjects are for images without captions, and take a second or two. The list is empty if the
+    collection has captions or cannot encode texts.
     """
     info = collection.info()
     if set(info.encoded_from) != {"image"} or "text" not in info.encoders:
         return []
-    if len(tags := most_frequent(collection.facets()[TAG])) >= _FEW:
-        return [tag["name"] for tag in tags[:_MOST]]
+    facets = collection.facets()
+    if len(facets[TAG]) >= _FEW:
+        names = [tag["name"] for tag in most_frequent(facets[TAG])]
+        if PHOTO in facets[KIND]:
+            of_photos = [*islice((name for name in names if _is_on_photo(collection, name)), _MOST)]
+            names = of_photos if len(of_photos) >= _FEW else names
+        return names[:_MOST]
     matches = {}
     for subject in _SUBJECTS:
         hits = collection.search(text=subject, k=_FEW, mode="semantic").hits
         matches[subject] = min((hit.match for hit in hits), default=0.0)
     clear = [subject for subject in _SUBJECTS if matches[subject] > CONFIDENT]
     return sorted(clear, key=lambda subject: -matches[subject])[:_MOST]
+
+
+def _is_on_photo(collection: Collection, tag: str) -> bool:
+    return bool(collection.browse(where={TAG: tag, KIND: PHOTO}, k=1).hits)
