@@ -17,6 +17,7 @@ const [SMALLEST, LARGEST] = [24, 120]; // pixels of a picture's side; below, poi
 const HIT = 40; // pixels of a hit's at least
 const MOST_PICTURES = 300; // drawn at once
 const SAMPLE = 44; // pixels of a picture's side, of a sample of all items that shows the whole map
+const HIT_ROOM = 28; // pixels between the pictures of two hits
 const NAME_ROOM = [110, 22]; // pixels between two names
 // A name stands where this share of its items, and this many, lie within this distance.
 const [REGION_SHARE, REGION_ITEMS, REGION_RADIUS] = [0.5, 3, 0.12];
@@ -137,20 +138,20 @@ export class CollectionMap {
     context.scale(sharp, sharp);
     const size = Math.min(9, (this.points.length > 1500 ? 2.2 : 3.4) * Math.sqrt(this.zoom));
     const isMarked = this.hits.size > 0;
-    // Hits last, so that they lie on top.
     const shown = this.inSight(LARGEST / 2);
-    if (isMarked) shown.sort((one, other) => this.hits.has(one.id) - this.hits.has(other.id));
     const near = Math.min(LARGEST, 0.7 * Math.sqrt((this.scale[0] * this.scale[1]) / this.points.length));
     const isNear = near >= SMALLEST && shown.length <= MOST_PICTURES;
-    const areHitsFew = this.hits.size <= MOST_PICTURES;
-    const pictured = isMarked || isNear ? null : this.apart(shown, SAMPLE);
-    const isPicture = (point) => (isMarked ? areHitsFew && this.hits.has(point.id) : pictured?.has(point) ?? true);
+    // Of a query, only hits are pictures, the best first: all of them would be a heap.
+    const candidates = isMarked ? this.hitsAmong(shown) : shown;
+    const pictured = isNear ? new Set(candidates) : this.apart(candidates, isMarked ? HIT_ROOM : SAMPLE);
+    // Pictures last, so that they lie on top, and hits over the others.
+    const height = (point) => (pictured.has(point) ? 2 : 0) + (this.hits.has(point.id) ? 1 : 0);
+    shown.sort((one, other) => height(one) - height(other));
     let drawn = 0;
     for (const point of shown) {
       const [x, y] = this.place(point);
       const isHit = this.hits.has(point.id);
-      // Of a query, only hits are pictures: faded ones would be a heap.
-      const image = isPicture(point) && this.picture(point);
+      const image = pictured.has(point) && this.picture(point);
       const side = isHit ? Math.max(HIT, near) : isNear ? near : SAMPLE - 4;
       context.globalAlpha = isMarked && !isHit ? 0.25 : image ? 1 : 0.85;
       context.fillStyle = this.colours.get(point.label) ?? OTHERS;
@@ -170,6 +171,12 @@ export class CollectionMap {
     this.name(context);
     this.canvas.dataset.pictures = drawn;
     this.reach = isNear ? near / 2 : NEAR;
+  }
+
+  /** The points that are hits, in the order of the hits. */
+  hitsAmong(points) {
+    const found = new Map(points.map((point) => [point.id, point]));
+    return [...this.hits].map((id) => found.get(id)).filter(Boolean);
   }
 
   /** The first points of some that lie this many pixels apart, so that their pictures are no heap. */
