@@ -329,6 +329,15 @@ def test_errors_have_titles(javascript):
     assert titles[4] == titles[5]
 
 
+def test_a_date_without_a_time_has_no_minutes(javascript):
+    dates = ["2024-01-25", "2024-01-25T09:30:00", "in spring"]
+    day, minute, other = javascript('return data.map((await load("language.js")).minute);', dates)
+    assert minute.startswith(day)
+    assert "9:30" in minute
+    assert ":" not in day
+    assert other == "in spring"
+
+
 def test_copies_are_folded_into_one_hit(javascript):
     hits = [
         {"id": "a", "file": "a.jpg", "fields": {"sha256": "x"}},
@@ -337,6 +346,46 @@ def test_copies_are_folded_into_one_hit(javascript):
     ]
     folded = javascript('return (await load("grid.js")).folded(data);', hits)
     assert [(hit["id"], hit["copies"]) for hit in folded] == [("a", ["c.jpg"]), ("b", [])]
+
+
+@pytest.mark.parametrize(("match", "shown"), [(0.5, "b"), (0.6, "a")])
+def test_of_copies_that_match_equally_well_the_one_with_the_shortest_name_is_shown(
+    javascript, match, shown
+):
+    hits = [
+        {"id": "a", "file": "new/copy of IMG_1.jpg", "fields": {"sha256": "x"}, "match": match},
+        {"id": "b", "file": "holiday in Rome/IMG_1.jpg", "fields": {"sha256": "x"}, "match": 0.5},
+    ]
+    (hit,) = javascript('return (await load("grid.js")).folded(data);', hits)
+    assert hit["id"] == shown
+    assert len(hit["copies"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("keywords", "semantic", "match", "reason"),
+    [
+        (1.25, 0.2, 1.0, "panel.allWords"),
+        (0.6, 0.7, 0.99, "panel.allDetected"),
+        (0.6, None, 0.75, "panel.allDetected"),
+        (0.3, 0.7, 0.85, "panel.similarSome"),
+        (0.3, 0.2, 0.35, "panel.closestSome"),
+    ],
+)
+def test_the_panel_says_where_the_words_of_the_query_are(
+    javascript, keywords, semantic, match, reason
+):
+    data = {"hit": {"match": match, "why": []}, "keywords": keywords, "semantic": semantic}
+    body = 'const { hit, ...scores } = data; return (await load("panel.js")).reasonOf(hit, scores);'
+    assert javascript(body, data) == reason
+
+
+def test_the_map_draws_pictures_of_the_best_hits_first(javascript):
+    body = """
+      const { CollectionMap } = await load("map.js");
+      const points = ["a", "b", "c"].map((id) => ({ id }));
+      return CollectionMap.prototype.hitsAmong.call({ hits: new Set(data) }, points);
+    """
+    assert javascript(body, ["c", "elsewhere", "a"]) == [{"id": "c"}, {"id": "a"}]
 
 
 QUERY = """

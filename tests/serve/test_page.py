@@ -606,6 +606,20 @@ def test_a_link_may_carry_the_token(built, start, visit, token_files):
         expect(page).to_have_url(ending("/?q=car"))
 
 
+def test_with_a_token_the_picture_of_the_query_is_shown(
+    built, start, visit, token_files, make_picture
+):
+    with start(built, **token_files) as client:
+        page = visit(client, "/#token=read-0123456789abcdef")
+        expect(hits(page).first).to_be_visible()
+        file = {"name": "sea.png", "mimeType": "image/png", "buffer": make_picture((20, 60, 220))}
+        page.locator("#file").set_input_files(file)
+        picture = page.locator("#parts img")
+        expect(picture).to_have_js_property("complete", True)
+        expect(picture).to_have_attribute("src", re.compile("^blob:"))
+        assert picture.evaluate("image => image.naturalWidth") > 0
+
+
 @pytest.fixture(scope="module")
 def detected(make_items, rebuild, tmp_path_factory):
     """Return a collection with dates, kinds and suggested tags."""
@@ -1059,6 +1073,8 @@ def test_copies_of_a_file_are_one_tile_that_counts_and_names_them(
         page.locator("#hits a", has=page.locator(".copies")).click()
         expect(page.locator("#detail-fields")).to_contain_text("Copies")
         expect(page.locator("#detail-fields")).to_contain_text("once more.png")
+        expect(page.locator("#detail-fields")).to_contain_text("(of the file)")
+        expect(page.locator("#detail-fields")).not_to_contain_text("Modified")
         page.goto(f"{client.base_url}?item=0.png")
         expect(page.locator("#summary")).to_contain_text("10 items: more like")
         expect(hits(page)).to_have_count(8)

@@ -129,6 +129,6 @@ export async function openPicture(address) {
  * the image gets an address of its own.
  */
 export async function showPicture(image, address) {
-  if (!hasToken()) image.src = address;
+  if (!hasToken() || address.startsWith("blob:")) image.src = address;
   else await showBlob(image, request(address).then((response) => response.blob()));
 }

@@ -98,11 +98,15 @@ function showVideo(frame, image, item) {
 function fieldsOf({ fields, file, date, date_source, kind, text_in_image, copies = [] }) {
   const isOfFolder = file !== null && fields.file === file && "sha256" in fields;
   const readable = { bytes: size, modified: minute, date: minute };
-  const rows = Object.entries(fields)
-    .filter(([name, value]) => value !== null && value !== file && !(isOfFolder && name === "sha256") && !FLAGS.includes(name))
-    .map(([name, value]) => (isOfFolder && name in readable ? [t(`field.${name}`), readable[name](value)] : [name, String(value)]));
+  const rows = [];
   if (date && !fields.date) rows.push([t("field.date"), t(`date.${date_source}`, { date: minute(date) })]);
   if (kind) rows.push([t("field.kind"), t(`one.${kind}`)]);
+  const isRepeated = (name, value) => name === "modified" && date && minute(value) === minute(date);
+  for (const [name, value] of Object.entries(fields)) {
+    if (value === null || value === file || FLAGS.includes(name)) continue;
+    if (isOfFolder && (name === "sha256" || isRepeated(name, value))) continue;
+    rows.push(isOfFolder && name in readable ? [t(`field.${name}`), readable[name](value)] : [name, String(value)]);
+  }
   if (text_in_image) rows.push([t("field.text"), text_in_image]);
   const files = copies.filter(Boolean);
   return files.length ? [...rows, [t("field.copies"), files.join(", ")]] : rows;

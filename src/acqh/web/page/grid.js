@@ -46,13 +46,23 @@ function heading(name) {
 
 /** Make one hit of the copies of a file; it names the others. A site says which items are the same. */
 export function folded(hits) {
-  const first = new Map();
+  const copies = new Map();
   for (const hit of hits) {
     const digest = hit.fields.sha256 ?? hit.same ?? hit.id;
-    if (first.has(digest)) first.get(digest).copies.push(hit.file ?? "");
-    else first.set(digest, { ...hit, copies: [] });
+    if (copies.has(digest)) copies.get(digest).push(hit);
+    else copies.set(digest, [hit]);
   }
-  return [...first.values()];
+  return [...copies.values()].map((same) => {
+    const first = original(same);
+    return { ...first, copies: same.filter((hit) => hit !== first).map(({ file }) => file ?? "") };
+  });
+}
+
+/** Of copies that match equally well, the one with the shortest name: programs add words to names of copies. */
+function original([first, ...others]) {
+  const lengthOf = ({ file }) => (file ?? "").split("/").at(-1).length;
+  const isBetter = (one, other) => other.match === one.match && lengthOf(other) < lengthOf(one);
+  return others.reduce((one, other) => (isBetter(one, other) ? other : one), first);
 }
 
 function card(hit, key, index) {

@@ -3,6 +3,7 @@
 import { strings } from "./strings.js";
 
 const FALLBACK = "en";
+const DAY_CHARS = 10; // of the day in a date
 const UNITS = ["byte", "kilobyte", "megabyte", "gigabyte", "terabyte"];
 
 /** The first preferred locale whose language has strings. */
@@ -72,8 +73,9 @@ export function size(bytes) {
   return format(value, { style: "unit", unit: UNITS[power], unitDisplay, maximumFractionDigits: digits });
 }
 
-/** A date and time to the minute; what is no date stays as it is. */
+/** A date, and its time to the minute if it has one; what is no date stays as it is. */
 export function minute(text) {
+  if (text.length <= DAY_CHARS) return day(text);
   const date = new Date(text.slice(0, 16));
   const options = { dateStyle: "medium", timeStyle: "short" };
   return Number.isNaN(date.getTime()) ? text : new Intl.DateTimeFormat(locale, options).format(date);

@@ -5,6 +5,8 @@ import { showPicture, thumbnailOf } from "./api.js";
 import { decimal, milliseconds, number, percent, size, t } from "./language.js";
 import { confidenceOf, isConfident, isSame, titleOfItem } from "./messages.js";
 
+const DETECTED_WORDS = 0.6; // score of all words, if suggested tags or text in the image are needed for some
+
 /**
  * Fill the panel for one hit of an answer.
  *
@@ -48,10 +50,11 @@ function levelOf(similarity, semantic) {
   return semantic > 0.5 ? 2 * similarity * (1 - semantic) : (0.5 * similarity) / semantic;
 }
 
-/** The key of the sentence that gives the reason for a hit. */
-function reasonOf(hit, { keywords, semantic }) {
+/** The key of the sentence that gives the reason for a hit, by its scores. */
+export function reasonOf(hit, { keywords, semantic }) {
   if (isSame(hit)) return "panel.same";
   if (keywords >= 1) return "panel.allWords";
+  if (keywords >= DETECTED_WORDS) return "panel.allDetected";
   if (semantic === null) return "panel.someWords";
   if (semantic > 0.5) return keywords ? "panel.similarSome" : "panel.similar";
   if (isConfident(hit)) return "panel.both";
@@ -78,6 +81,7 @@ function tally(hit, { similarity, level, semantic, keywords }) {
 
 function keywordsText(score) {
   if (score >= 1) return t(score >= 2 ? "panel.exactName" : "panel.allPresent", { score: decimal(score, 2) });
+  if (score >= DETECTED_WORDS) return t("panel.detectedPresent");
   return t(score ? "panel.somePresent" : "panel.nonePresent");
 }
 
