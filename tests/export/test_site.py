@@ -249,6 +249,18 @@ def test_thumbnails_are_made_from_sources_that_are_large_enough(pictures, tmp_pa
         assert max(first.size) == shown
 
 
+@pytest.mark.parametrize("side", [128, None])
+def test_kinds_are_published_with_the_thumbnails_that_show_them(pictures, tmp_path, side):
+    site(pictures[1], tmp_path, thumbnails=side)
+    (facts,) = (json.loads(path.read_text()) for path in tmp_path.glob("data/site-*.json"))
+    (rows,) = (json.loads(path.read_text()) for path in tmp_path.glob("data/items-*.json"))
+    kinds = [item.kind for item in map(pictures[1].item, pictures[1])]
+    assert all(kinds)
+    assert [row["kind"] or None for row in rows] == (kinds if side else [None] * len(kinds))
+    assert bool(facts["facets"]["kinds"]) == (side is not None)
+    assert not any(row.get("date") for row in rows)
+
+
 def test_thumbnails_are_at_their_offsets(pictures, tmp_path):
     collection = pictures[1]
     site(collection, tmp_path)

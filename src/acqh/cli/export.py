@@ -67,8 +67,8 @@ def site(
         bool,
         flag(
             "index-all-fields",
-            "Also publish names of files, words of folders and all fields, the kinds, suggested "
-            "tags and texts of images, and the days of dates, so that they are found.",
+            "Also publish names of files, words of folders and all fields, texts of images, and "
+            "the days of dates, so that they are found.",
             "Contents",
         ),
     ] = False,
@@ -84,8 +84,8 @@ def site(
 ) -> None:
     """Write a search site: a folder of files for any web host.
 
-    Visitors search in their browsers. The site publishes thumbnails, labels, texts and the fields
-    that you name. It never publishes ids or paths, nor hidden items.
+    Visitors search in their browsers. The site publishes thumbnails with kinds and suggested tags,
+    labels, texts and the fields that you name. It never publishes ids or paths, nor hidden items.
 
     Example: acqh export site photos.acqh --fields date
 
@@ -106,7 +106,8 @@ def site(
         options["progress"] = progress
         report = write_site(collection, out, **options)
     parts = ", ".join(f"{name} {size / 1e3:,.0f} kB" for name, size in report.n_bytes.items())
-    shown = ["thumbnails"] * ("images" in report.n_bytes) + ["labels", "codes"]
+    shown = ["thumbnails, kinds, suggested tags"] * ("images" in report.n_bytes)
+    shown += ["labels", "codes"]
     shown += (
         ["names of files, words of folders, fields and images, days"] * index_all_fields
         + ["texts"] * captions
@@ -117,7 +118,7 @@ def site(
         f"{count(report.n_unread_originals, 'original')} could not be read; thumbnails of 128 "
         "pixels stand for them.\n"
     )
-    missing = "Not found: words of file names and folders; --index-all-fields publishes them.\n"
+    missing = "Not found: file names, words of folders, dates; --index-all-fields publishes them.\n"
     text = (
         f"Wrote {count(report.n_items, 'item')} to {out}: "
         f"{sum(report.n_bytes.values()) / 1e6:.1f} MB, "

@@ -49,8 +49,9 @@ _DAY_CHARS = 10
 # Items that the HTML lists without JavaScript, and those with an image.
 _LISTED, _PICTURED = 200, 24
 _QUALITY = 70
-# Detected metadata that searches use.
-_SEARCHED = (KIND, TAGS, TEXT_IN_IMAGE)
+# Detected metadata that thumbnails show anyway, and all that searches use.
+_SHOWN = (KIND, TAGS)
+_SEARCHED = (*_SHOWN, TEXT_IN_IMAGE)
 # As in the web interface.
 _DATES = re.compile("date|datetime|taken|created|time|timestamp|year", re.IGNORECASE)
 # Files that are fetched before the first answer.
@@ -118,11 +119,11 @@ def site(
 ) -> SiteReport:
     """Write a collection as a static site with the web interface, for any web host.
 
-    Searches run in the visitor's browser, which fetches codes and keywords. Thumbnails, labels,
-    codes and the selected fields are published, but no ids, paths or digests of files, and no items
-    whose field ``hidden`` is true. If the folder holds a site, new and damaged files are written
-    and unused ones removed. Of unpublished
-    fields, only the number of words per item and of items per published word are used, so that
+    Searches run in the visitor's browser, which fetches codes and keywords. Thumbnails with their
+    kinds and suggested tags, labels, codes and the selected fields are published, but no ids, paths
+    or digests of files, and no items whose field ``hidden`` is true. If the folder holds a site,
+    new and damaged files are written and unused ones removed. Of unpublished fields, only the
+    number of words per item and of items per published word are used, so that
     scores equal those of the collection.
 
     Parameters
@@ -133,19 +134,19 @@ def site(
     captions : bool, default True
         Whether to publish captions. Keywords in unpublished captions are not found.
     fields : sequence of str
-        Fields to publish, such as "date", also of detected metadata: "kind", "tags" and
-        "text_in_image". Keywords in names of items and in detected metadata are searched, too.
+        Fields to publish, such as "date", also of detected metadata, such as "text_in_image".
+        Keywords in names of items and in detected metadata are searched, too.
     thumbnails : int, optional
-        Longest side of thumbnails in pixels; None for no thumbnails. Collections store 128 pixels;
-        larger ones are made from the originals in the tracked folder. If one of these cannot be
-        read, the stored thumbnail is published.
+        Longest side of thumbnails in pixels; None for no thumbnails, kinds and suggested tags.
+        Collections store 128 pixels; larger ones are made from the originals in the tracked folder.
+        If one of these cannot be read, the stored thumbnail is published.
     where : mapping, str or iterable of str, optional
         Publish only the items that meet this filter, as for `Collection.search`.
     base_url : str, optional
         Address of the originals. The field ``file`` is appended to it, and so published.
     index_all_fields : bool, default False
-        Publish names of files, words of folders and unpublished fields, the kinds, suggested tags
-        and texts of images, and the days of dates, so that they are found as in the collection.
+        Publish names of files, words of folders and unpublished fields, texts of images, and the
+        days of dates, so that they are found as in the collection.
     progress : callable, optional
         Called with the number of items done, their number, and a text.
 
@@ -184,7 +185,9 @@ def site(
         names = ", ".join(sorted(existing)) or "none"
         raise InvalidInputError(f"no item has a field {sorted(missing)[0]!r}; there are: {names}")
     small = None if thumbnails is None else _Thumbnails(collection, selected, thumbnails)
-    published = (*fields, *(_SEARCHED if index_all_fields else ()))
+    detected = _SEARCHED if index_all_fields else () if small is None else _SHOWN
+    present = (name for name in detected if any(item.detected.get(name) for item in selected))
+    published = tuple(dict.fromkeys([*fields, *present]))
     shown = {*published, *(() if base_url is None else IMAGE_FIELDS)}
     items = [
         replace(
