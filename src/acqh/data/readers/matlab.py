@@ -15,12 +15,13 @@ from acqh.data.readers.columns import SPLIT_SUFFIX, LoadedTable, Options
 from acqh.data.readers.mat_files import Variable, open_mat
 from acqh.errors import InvalidInputError, ViewError
 
-_LABELS, _WHOLE = "labels", "all"
+_LABELS, _ROWS, _WHOLE = "labels", "row numbers", "all"
 # Common names in published files, in lower case and without underscores.
 _ROLES = {
     "image": ("i", "x", "f", "v", "img", "imgs", "image", "images", "visual"),
     "text": ("t", "y", "txt", "txts", "text", "texts", "tag", "tags"),
     _LABELS: ("l", "lab", "label", "labels", "cat", "gnd", "class", "classes"),
+    _ROWS: ("indices", "index", "inds", "idx", "ind"),  # of a part in whole matrices
 }
 _PARTS = {
     "train": ("training", "train", "tr"),
@@ -28,7 +29,6 @@ _PARTS = {
     "test": ("testing", "test", "query", "te"),
     _WHOLE: ("all", ""),
 }
-_INDEX_WORDS = ("indices", "index", "inds", "idx", "ind")
 
 _Variables = Mapping[str, Variable]
 _Roles = dict[str, str]  # role -> variable
@@ -129,20 +129,19 @@ def _usual_plan(variables: _Variables, file: str) -> tuple[dict[str, _Roles], di
     rows: dict[str, str] = {}
     unreadable: list[tuple[str, str, str]] = []
     for name, variable in variables.items():
-        meaning, index = _meaning(name), _index_part(name)
-        if variable.is_scalar:
+        part, role = _meaning(name)
+        if variable.is_scalar or not role or (role, part) == (_ROWS, _WHOLE):
             continue
-        if meaning is not None and not variable.is_matrix:
-            unreadable.append((*meaning, name))
-        elif meaning is not None or (index is not None and variable.is_matrix):
-            part, key = meaning or ("", index or "")
-            names = parts.setdefault(part, {}) if part else rows
+        if variable.is_matrix:
+            names, key = (rows, part) if role == _ROWS else (parts.setdefault(part, {}), role)
             if key in names:
                 raise InvalidInputError(
                     f"{file}: both {names[key]!r} and {name!r} could be the {key}; "
                     f"{_hint(variables)}"
                 )
             names[key] = name
+        elif role != _ROWS:
+            unreadable.append((part, role, name))
     for part, role, name in unreadable:
         if part in parts and role not in parts[part]:
             raise InvalidInputError(
@@ -162,30 +161,16 @@ def _usual_plan(variables: _Variables, file: str) -> tuple[dict[str, _Roles], di
     return parts, rows
 
 
-def _meaning(name: str) -> tuple[str, str] | None:
-    """Return part and role of a variable with a common name, in either order, or None."""
-    word = _plain(name)
+def _meaning(name: str) -> tuple[str, str]:
+    """Return part and role of a variable with a common name, in either order, or empty texts."""
+    word = name.rpartition(".")[2].replace("_", "").lower()
     for part, affixes in _PARTS.items():
         for affix in affixes:
             for rest in (word.removesuffix(affix), word.removeprefix(affix)):
                 for role, synonyms in _ROLES.items():
                     if rest in synonyms and (rest != word or not affix):
                         return part, role
-    return None
-
-
-def _index_part(name: str) -> str | None:
-    word = _plain(name)
-    for index_word in _INDEX_WORDS:
-        for rest in (word.removesuffix(index_word), word.removeprefix(index_word)):
-            for part, affixes in _PARTS.items():
-                if rest not in ("", word) and rest in affixes and part != _WHOLE:
-                    return part
-    return None
-
-
-def _plain(name: str) -> str:
-    return name.rpartition(".")[2].replace("_", "").lower()
+    return "", ""
 
 
 def _hint(variables: _Variables) -> str:
