@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import partial
 from importlib import import_module
 from math import isfinite
 from types import UnionType
@@ -400,14 +399,11 @@ def _state_of(estimator: Any) -> dict[str, Any]:
         weights = estimator.idf_ if estimator.use_idf else None
         return {"words": np.frombuffer(words.encode(), dtype=np.uint8), "idf_": weights}
     specs = _fields_of(kind)
-    if is_words or not all(map(partial(hasattr, estimator), set(specs) - _optional(specs))):
+    needed = (spec for spec in specs if not spec.endswith("?"))
+    if is_words or not all(hasattr(estimator, name) for name in needed):
         raise NotFittedError(f"this {kind.__name__} is not fitted; call fit first")
     names = [spec.removesuffix("?") for spec in specs]
     return {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
-
-
-def _optional(specs: Iterable[str]) -> set[str]:
-    return {spec for spec in specs if spec.endswith("?")}
 
 
 def _with_state(estimator: Any, state: dict[str, Any]) -> Any:

@@ -248,10 +248,8 @@ def main() -> None:
     """Run the command line; exit with 0 on success, 1 on failure, 2 for a wrong call."""
     warnings.showwarning = output.warn
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, TextIOWrapper
-        ):  # characters that a terminal cannot show are not an error
-            stream.reconfigure(errors="replace")
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may not show every character
     try:
         app()
     except SystemExit as status:

@@ -21,6 +21,7 @@ from acqh.cli._options import (
     LabelSeparatorOption,
     LanguageOption,
     MegapixelsOption,
+    OverwriteOption,
     PortOption,
     SeedOption,
     TargetsOption,
@@ -130,9 +131,7 @@ def build(
     out: Annotated[
         Path | None, option("Collection to create. Default: SOURCE.acqh.", "Output", metavar="PATH")
     ] = None,
-    overwrite: Annotated[
-        bool, flag("overwrite", "Replace the collection if it exists.", "Output")
-    ] = False,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Index a folder of images, or a table of images and texts.
 

@@ -331,10 +331,9 @@ def serve(
 
         def announce(address: str) -> None:
             print(f"Serving {collection} at {address}", file=sys.stderr)
-            link = (
-                f"{address}#token={tokens[-1]}" if tokens else address
-            )  # the last one permits most
+            link = address
             if tokens:
+                link += f"#token={tokens[-1]}"  # the last one permits most
                 _print_link(_reachable(link), with_code=token)
             if open_browser:
                 _open_browser(link)

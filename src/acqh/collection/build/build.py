@@ -349,9 +349,8 @@ def stage_items(
     is_auto = stored.get("image", settings.image_encoder) == "auto"
     image_encoder = None if is_auto else _make_encoder("image", settings, stored)
     _check_targets(settings.targets, source.has)
-    ocr = (
-        None if stored else settings.ocr
-    )  # items of a collection that is retrained have their text
+    # Items of a collection that is retrained have their text.
+    ocr = None if stored else settings.ocr
     if ocr is not None:
         check_ocr()
     usable = prepared(source.items, skipped, strict=settings.strict, ocr=ocr)

@@ -293,23 +293,20 @@ def read_annotations(
                 f"{place}: a table of labels needs a column id, file or image that says which item "
                 f"is meant, but its columns are {', '.join(record)}"
             )
-        present_names = {
-            name.lower() for name, value in record.items() if clear or not _is_empty(value)
-        }
+        cells = {name.lower(): value for name, value in record.items() if clear or _is_given(value)}
+        has_text, has_labels = (
+            not cells.keys().isdisjoint(FIELDS[name].names) for name in ("text", "labels")
+        )
         yield replace(
             item,
-            text=item.text if present_names.intersection(FIELDS["text"].names) else NoText(),
-            labels=item.labels
-            if present_names.intersection(FIELDS["labels"].names)
-            else NoLabels(),
-            fields={
-                name: value for name, value in item.fields.items() if clear or not _is_empty(value)
-            },
+            text=item.text if has_text else NoText(),
+            labels=item.labels if has_labels else NoLabels(),
+            fields={name: v for name, v in item.fields.items() if clear or _is_given(v)},
         )
 
 
-def _is_empty(value: Any) -> bool:
-    return value is None or (isinstance(value, Sized) and len(value) == 0)
+def _is_given(value: Any) -> bool:
+    return value is not None and not (isinstance(value, Sized) and len(value) == 0)
 
 
 def _item(record: dict[str, Any], place: str, root: Path | None, separator: str | None) -> Item:

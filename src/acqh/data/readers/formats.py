@@ -1,7 +1,7 @@
 """Select the reader of a file by its extension or its first bytes."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from os import PathLike
 from os.path import commonpath
 from pathlib import Path
@@ -335,9 +335,8 @@ def _make_options(form: type[Table], requested: Mapping[str, Any]) -> Options:
                 f"{name} must be {_EXPECTED.get(name, 'a name')}, got {value!r}"
             )
     options = Options(**requested)
-    if options.label_names is None:
-        return options
-    return Options(**{**requested, "label_names": tuple(str(name) for name in options.label_names)})
+    names = options.label_names
+    return options if names is None else replace(options, label_names=tuple(map(str, names)))
 
 
 def _is_valid(name: str, value: Any, *, in_parts: bool) -> bool:

@@ -1,5 +1,6 @@
 """Files of one matrix: .npy, files of nearest-neighbour benchmarks, Faiss indexes."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -94,21 +95,17 @@ def _open_vecs(path: Path, dtype: "np.dtype[Any]") -> _Opened:
 
 def is_ground_truth(path: Path) -> bool:
     """Whether a file has the size of ids and distances of neighbours, as those of big-ann."""
-    with path.open("rb") as handle:
-        head = handle.read(_BIN_HEADER_BYTES)
-    n_values = np.frombuffer(head, "<u4").astype(object).prod() if len(head) == 8 else 0
+    sizes = np.fromfile(path, "<u4", 2).tolist()
+    n_values = math.prod(sizes) if len(sizes) == 2 else 0
     return n_values > 0 and path.stat().st_size == _BIN_HEADER_BYTES + 8 * n_values
 
 
 def _open_bin(path: Path, code: str, n_matrices: int = 1) -> _Opened:
     """Open a matrix after its header; ground truth has a second matrix, of floats, at the end."""
-    dtype = np.dtype(code)
-    with path.open("rb") as handle:
-        head = handle.read(_BIN_HEADER_BYTES)
-    n_bytes = path.stat().st_size
-    if len(head) < _BIN_HEADER_BYTES:
+    dtype, n_bytes = np.dtype(code), path.stat().st_size
+    if n_bytes < _BIN_HEADER_BYTES:
         raise CorruptBundleError(f"{path.name} has {n_bytes} bytes; even its header has more")
-    n_rows, n_columns = (int(value) for value in np.frombuffer(head, "<u4"))
+    n_rows, n_columns = np.fromfile(path, "<u4", 2).tolist()
     row_bytes = n_columns * dtype.itemsize
     expected = _BIN_HEADER_BYTES + n_matrices * n_rows * row_bytes
     if n_bytes != expected:
