@@ -886,6 +886,13 @@ def test_what_is_clearly_weaker_is_faded_and_said_to_be_merely_the_nearest(clien
     expect(page.locator("#hits .faint")).to_have_count(3)
     expect(page.locator("#status")).to_contain_text("No strong matches")
     assert page.title() == "cat · things"
+    hits(page).first.click()
+    page.get_by_role("button", name="More like this", exact=True).click()
+    expect(page.locator("#summary")).to_contain_text("more like")
+    expect(page.locator("#hits .faint")).to_have_count(3)
+    expect(page.locator("#verdict")).to_be_empty()  # like one item
+    page.locator("#parts .remove").click()
+    query(page, "cat")
     page.get_by_role("button", name="sea", exact=True).click()
     page.locator("#text").fill("")
     expect(page.locator("#summary")).to_have_text("12 items with sea")

@@ -198,7 +198,9 @@ function draw(found) {
   drawPanel();
   drawDetail();
   const summary = found && summaryOf(query, items, found);
-  const verdict = [found && notesOf(found, facts), hits.length && asks(query) && verdictOf(hits)].filter(Boolean).join(" ");
+  // Of an item alone, the most similar ones are wanted, however similar they are.
+  const isJudged = hits.length > 0 && Boolean(query.text.trim() || query.pictures.length);
+  const verdict = [found && notesOf(found, facts), isJudged && verdictOf(hits)].filter(Boolean).join(" ");
   page.verdict.textContent = verdict;
   page.summary.textContent = summary ?? (hits.length ? t("results.start") : "");
   const first = hits.length ? t("results.firstIs", { name: nameOf(hits[0], hits[0].id, 0) }) : "";
