@@ -136,15 +136,16 @@ def test_verify_notices_changed_detected_metadata(tagged_path, tmp_path):
         Collection.open(path, verify=True)
 
 
-def test_a_site_publishes_only_the_detected_metadata_that_were_selected(tagged, tmp_path):
+def test_a_site_publishes_kinds_and_tags_of_thumbnails_and_what_is_selected(tagged, tmp_path):
     def data_of(name, **options):
         site(tagged, tmp_path / name, **options)
         return b"".join(path.read_bytes() for path in (tmp_path / name / "data").iterdir())
 
     published = data_of("site")
     assert b"stage with people" in published
-    for word in (b"amount", b"concert hall", b"screenshot"):
-        assert word not in published, word
-    published = data_of("asked", fields=["tags"])
     assert b"concert hall" in published
     assert b"amount" not in published
+    assert b"amount" in data_of("asked", fields=["text_in_image"])
+    published = data_of("bare", thumbnails=None)
+    for word in (b"amount", b"concert hall", b"screenshot"):
+        assert word not in published, word
