@@ -26,7 +26,7 @@ def test_photos_with_a_camera_screenshots_by_name_and_documents_are_detected(pho
 
 
 @pytest.mark.parametrize(
-    ("kind", "least"), [("screenshot", 0.9), ("document", 0.9), ("drawing", 0.6)]
+    ("kind", "least"), [("screenshot", 0.9), ("document", 0.9), ("drawing", 0.9)]
 )
 def test_few_images_of_a_kind_are_taken_for_another(kind, least):
     rng = np.random.default_rng(7)
