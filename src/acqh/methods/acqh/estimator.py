@@ -26,7 +26,6 @@ from acqh._core.arrays import (
 )
 from acqh._core.device import (
     MAX_MEMORY,
-    Tensor,
     check_device,
     read_rows,
     row_blocks,
@@ -555,7 +554,7 @@ class ACQH(BaseMethod):
         tables = None
         shape = (n_items, len(codebooks) if is_coded else codebooks.shape[2])
         dtype = np.dtype(np.uint8) if is_coded else codebooks.dtype
-        n_rows, map_rows = CHUNK_ROWS, self._map_rows
+        n_rows = CHUNK_ROWS
         results: Any
         if place is None:
             results = np.empty(shape, dtype)
@@ -565,9 +564,9 @@ class ACQH(BaseMethod):
             brought = sum(8 * rows.shape[1] for rows in views.values() if not is_tensor(rows))
             per_row = max(16 * widths, brought, 1)
             n_rows = next(row_blocks(max(n_items, 1), per_row, max_memory // 2)).stop
-            map_rows = partial(self._map_tensors, place)
             codebooks = to_tensor(codebooks, place)
             metric = None if metric is None else to_tensor(metric, place)
+        map_rows = partial(self._map_rows, device=place)
         for rows, features, inverse in self.space_.rows(views, present, labels, map_rows, n_rows):
             if place is not None:
                 features = {
@@ -598,12 +597,31 @@ class ACQH(BaseMethod):
 
         Returns views, which items have a view, labels, and the device to encode on, None: the host.
         """
-        views, labels, present = self._unpack_items(views, labels, mode)
-        mode = self._check_items(views, labels, mode)
+        self._check_fitted()
+        has_block, present = LABELS in self.space_.blocks, dict[str, Array]()
+        if isinstance(views, MultiViewData):
+            data, views, present = views, views.views, views.present
+            if data.labels is not None:
+                by_labels = mode in (None, "training") and has_block
+                label_matrix = labelled(data, labels).labels
+                if by_labels and data.label_names != self.label_names_:
+                    raise LabelError(
+                        "label names differ from those fitted; give label_names= to all data, so "
+                        "that a column means the same label everywhere, or data without_labels()"
+                    )
+                labels = label_matrix if by_labels else None
+        mode = self._check_mode(views, labels, mode)
+        if mode == "single" and len(views) != 1:
+            raise InvalidInputError(f"mode 'single' takes one view, got {sorted(views)}")
+        if mode == "training" and labels is None:
+            raise InvalidInputError("give labels, or views as a mapping of names to matrices")
+        if not views and not has_block:
+            raise InvalidInputError(
+                f"labels are no target of this model, but {[*self.targets_]}; give views of the "
+                "items"
+            )
         place = _place(device, views, labels)
-        if mode != "training" or LABELS not in self.space_.blocks:
-            labels = None
-        matrix = None if labels is None else self._check_labels(labels)
+        matrix = self._check_labels(labels) if mode == "training" and has_block else None
         if place is None:
             checked = {name: self._check_view(X, name) for name, X in (views or {}).items()}
             return checked, present, matrix, None
@@ -613,12 +631,11 @@ class ACQH(BaseMethod):
             )
         return self._read_tensors(views or {}, place), {}, matrix, place
 
-    def _map_rows(self, views: Mapping[str, Matrix]) -> dict[str, Matrix]:
+    def _map_rows(self, views: Mapping[str, Any], device: Any = None) -> dict[str, Any]:
+        if device is not None:
+            tensors = {name: to_tensor(rows, device) for name, rows in views.items()}
+            return map_tensors(self.feature_maps_, tensors)
         return {view: map_features(self.feature_maps_, rows, view) for view, rows in views.items()}
-
-    def _map_tensors(self, device: Any, views: Mapping[str, Any]) -> dict[str, Tensor]:
-        tensors = {name: to_tensor(rows, device) for name, rows in views.items()}
-        return map_tensors(self.feature_maps_, tensors)
 
     def _read_tensors(self, views: Mapping[str, Any], device: Any) -> dict[str, Any]:
         """Check tensors against the fitted views."""
@@ -629,38 +646,6 @@ class ACQH(BaseMethod):
             name: read_rows(rows, f"view '{name}'", widths[name], device)
             for name, rows in views.items()
         }
-
-    def _unpack_items(
-        self, views: Any, labels: Any, mode: DatabaseMode | None
-    ) -> tuple[Any, Any, Mapping[str, Array]]:
-        """Return views, labels and presence masks of items in any form."""
-        self._check_fitted()
-        if not isinstance(views, MultiViewData):
-            return views, labels, {}
-        if views.labels is not None:
-            label_matrix = labelled(views, labels).labels
-            by_labels = mode in (None, "training") and LABELS in self.space_.blocks
-            if by_labels and views.label_names != self.label_names_:
-                raise LabelError(
-                    "label names differ from those fitted; give label_names= to all data, so that "
-                    "a column means the same label everywhere, or data without_labels()"
-                )
-            labels = label_matrix if by_labels else None
-        return views.views, labels, views.present
-
-    def _check_items(self, views: Any, labels: Any, mode: DatabaseMode | None) -> DatabaseMode:
-        """Check that there is what a mode needs; return the mode."""
-        mode = self._check_mode(views, labels, mode)
-        if mode == "single" and len(views) != 1:
-            raise InvalidInputError(f"mode 'single' takes one view, got {sorted(views)}")
-        if mode == "training" and labels is None:
-            raise InvalidInputError("give labels, or views as a mapping of names to matrices")
-        if not views and LABELS not in self.space_.blocks:
-            raise InvalidInputError(
-                f"labels are no target of this model, but {[*self.targets_]}; give views of the "
-                "items"
-            )
-        return mode
 
     def decode(self, codes: Array) -> Floats:
         """Return the reconstructions of codes, (n_items, n_components): added codewords.

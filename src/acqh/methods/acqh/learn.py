@@ -246,21 +246,15 @@ class SpaceStatistics:
 
     def _labelled(self, view: str | None = None) -> Moments:
         """Return the moments of labelled items, all or those with a view, and their embeddings."""
-        vectors, counts = self._label_vectors, self.stats.counts
-        moments = Moments()
-        if view is not None:
-            statistics = self.stats.views[view]
-            counts = statistics.counts
-            moments.totals[view], moments.uppers[view] = (
-                statistics.set_totals.sum(axis=0),
-                statistics.upper,
-            )
+        statistics = None if view is None else self.stats.views[view]
+        counts = self.stats.counts if statistics is None else statistics.counts
+        vectors = self._label_vectors
+        totals, gram = counts @ vectors, (vectors.T * counts) @ vectors
+        moments = Moments(counts.sum(), {LABELS: totals}, {LABELS: gram})
+        if view is not None and statistics is not None:
+            moments.totals[view] = statistics.set_totals.sum(axis=0)
+            moments.uppers[view] = statistics.upper
             moments.products[LABELS, view] = vectors.T @ statistics.set_totals
-        moments.totals[LABELS], moments.uppers[LABELS] = (
-            counts @ vectors,
-            (vectors.T * counts) @ vectors,
-        )
-        moments.n_items = counts.sum()
         return moments
 
     def make_predictors(self, blocks: Mapping[str, Block]) -> dict[str, dict[str, Regression]]:

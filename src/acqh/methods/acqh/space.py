@@ -16,6 +16,7 @@ from acqh._core.arrays import (
     Floats,
     Matrix,
     count_paired,
+    device_of,
     group_rows,
     is_sparse,
     is_tensor,
@@ -355,47 +356,44 @@ class Space:
         `features`: each (n_rows, n_features), arrays, CSR or tensors: mapped features of views, and
         for ``"labels"`` embeddings of the label sets.
         """
-        return _apply(*self._maps(tuple(features), features), features)
+        return _apply(*self.fold(features, device_of(features)), features)
 
     def embed(self, features: Mapping[str, Any]) -> Any:
         """Return code vectors of rows, (n_rows, n_components); same `features` as `join_blocks`."""
         if self.is_normalized:
-            vectors = self.scale(self.join_blocks(features))
+            vectors, target_map = self.scale(self.join_blocks(features)), self.target_map
             return vectors @ (
-                to_tensor(self.target_map, vectors.device)
-                if is_tensor(vectors)
-                else self.target_map
+                to_tensor(target_map, vectors.device) if is_tensor(vectors) else target_map
             )
-        return _apply(*self._maps((*features, ""), features), features)
+        return _apply(*self.fold(features, device_of(features), to_codes=True), features)
 
     def scale(self, vectors: Any) -> Any:
         """Return blocks of items as they are encoded: of the usual length, if normalized."""
         if not self.is_normalized:
             return vectors
         mean, squared_length = self.usual
-        if is_tensor(vectors):
-            return rescale(vectors, to_tensor(mean, vectors.device), squared_length)
+        mean = to_tensor(mean, vectors.device) if is_tensor(vectors) else mean
         return rescale(vectors, mean, squared_length)
 
-    def _maps(self, key: tuple[str, ...], features: Mapping[str, Any]) -> tuple[list[Part], Any]:
-        """Return the maps of `fold`, where the features are; an empty source: to code vectors."""
-        first = next(iter(features.values()))
-        place = first.device if is_tensor(first) else None
-        if (key, place) not in self._folded:
-            parts, offset = self.fold([name for name in key if name])
-            if "" in key:
-                parts, offset = _compose(parts, offset, self.target_map)
-            if place is not None:
-                parts = [(*part[:3], to_tensor(part[3], place)) for part in parts]
-                offset = to_tensor(offset, place)
-            self._folded[key, place] = parts, offset
-        return self._folded[key, place]
+    def fold(
+        self, sources: Iterable[str], device: Any = None, *, to_codes: bool = False
+    ) -> tuple[list[Part], Any]:
+        """Return the linear maps of items with these sources, and what is added; cached.
 
-    def fold(self, sources: Iterable[str]) -> tuple[list[Part], Floats]:
-        """Return the linear maps to all blocks of items with these sources, and what is added."""
-        sources = tuple(sources)
-        if (sources, None) in self._folded:
-            return self._folded[sources, None]
+        The maps lead to all blocks or, with `to_codes`, on to code vectors. `device`: of the maps.
+        """
+        key = tuple(sources), device, to_codes
+        if key not in self._folded:
+            parts, offset = self._fold_blocks(key[0])
+            if to_codes:
+                parts, offset = _compose(parts, offset, self.target_map)
+            if device is not None:
+                parts = [(*part[:3], to_tensor(part[3], device)) for part in parts]
+                offset = to_tensor(offset, device)
+            self._folded[key] = parts, offset
+        return self._folded[key]
+
+    def _fold_blocks(self, sources: Sequence[str]) -> tuple[list[Part], Floats]:
         parts: list[Part] = []
         offset = np.empty(sum(block.rank for block in self.blocks.values()))
         for name, block, place in self._placed():
@@ -406,7 +404,6 @@ class Space:
                 (source, block.is_unit and source == block.source, place, scale * feature_map)
                 for source, feature_map in maps.items()
             ]
-        self._folded[sources, None] = parts, offset
         return parts, offset
 
     def _fold_block(
