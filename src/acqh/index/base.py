@@ -149,7 +149,7 @@ class BaseIndex(ABC, Generic[S]):
             snapshot, new = self._snapshot, NewIds(self._snapshot)
             new.append_new(ids, len(codes))
             if new.n:
-                self._publish(snapshot, self._segment_of(codes), new)
+                self._snapshot = snapshot.with_rows(self._segment_of(codes), new)
         return self
 
     def upsert(self, codes: Any, ids: Any) -> Self:
@@ -182,7 +182,7 @@ class BaseIndex(ABC, Generic[S]):
             rows = snapshot.find(table.take(np.arange(len(table))))
             if new.n:
                 rest = snapshot.without(rows[rows >= 0])
-                self._publish(rest, self._segment_of(codes), new)
+                self._snapshot = rest.with_rows(self._segment_of(codes), new)
         return self
 
     def remove(self, ids: Any) -> Self:
@@ -373,11 +373,6 @@ class BaseIndex(ABC, Generic[S]):
             raise UnknownIdError(f"no item has the id {identifier!r}")
         number = int(np.searchsorted(snapshot.first_rows, row, side="right")) - 1
         return snapshot.parts[number], row - int(snapshot.first_rows[number])
-
-    def _publish(self, snapshot: Snapshot[S], segment: S, new: NewIds) -> None:
-        """Replace the current snapshot by one with new items, atomically."""
-        part = Part.of(segment, new.table())
-        self._snapshot = snapshot.with_part(part, part.ids.kind, new.next_number)
 
 
 def _verify(snapshot: Snapshot[S]) -> None:

@@ -181,9 +181,9 @@ class CodeIndex(BaseIndex["FlatSegment | InvertedSegment"]):
 
                 n_codebooks, size, _ = self._codebooks.shape
                 segment = InvertedSegment.of_blocks(reader, n_codebooks, size, self._residuals)
-                self._publish(snapshot, segment, new)
+                self._snapshot = snapshot.with_rows(segment, new)
             elif new.n:
-                self._publish(snapshot, self._segment_of(small), new)
+                self._snapshot = snapshot.with_rows(self._segment_of(small), new)
         return self
 
     @suggest_keywords

@@ -270,10 +270,11 @@ class Snapshot(Generic[S]):
         split = zip(self.parts, self.split_rows(rows), strict=True)
         return replace(self, parts=_merged([part.without(removed) for part, removed in split]))
 
-    def with_part(self, part: Part[S], kind: IdKind, next_number: int) -> Self:
-        """Return the state with a part of new rows at the end."""
+    def with_rows(self, segment: S, ids: "NewIds") -> Self:
+        """Return the state with new rows at the end."""
+        part = Part.of(segment, ids.table())
         parts = _merged([*self.parts, part])
-        return replace(self, parts=parts, kind=kind, next_number=next_number)
+        return replace(self, parts=parts, kind=part.ids.kind, next_number=ids.next_number)
 
     @classmethod
     def chain(cls, snapshots: "Sequence[Snapshot[S]]") -> Self:
