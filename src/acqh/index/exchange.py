@@ -53,7 +53,12 @@ def faiss_codes(codes: Array, codebook_size: int) -> Array:
     >>> faiss_codes(np.array([[1, 2]], dtype=np.uint8), codebook_size=16)
     array([[33]], dtype=uint8)
     """
-    return _pack(codes, [_codeword_bits(codebook_size)] * codes.shape[1])
+    n_bits = _codeword_bits(codebook_size)
+    if n_bits == 8:
+        return codes
+    bits = np.unpackbits(codes[:, :, np.newaxis], axis=2, count=n_bits, bitorder="little")
+    rows = bits.reshape(len(codes), codes.shape[1] * n_bits)
+    return np.packbits(rows, axis=1, bitorder="little")
 
 
 def from_faiss(index: Any) -> tuple[Floats, Array]:
@@ -106,19 +111,8 @@ def _codeword_bits(codebook_size: int) -> int:
     return max(1, int(codebook_size - 1).bit_length())
 
 
-def _pack(codes: Array, n_bits: list[int]) -> Array:
-    """Pack the codewords of each code, each in its number of bits, lowest bit first."""
-    if set(n_bits) == {8}:
-        return codes
-    bits = [
-        np.unpackbits(codes[:, s : s + 1], axis=1, count=width, bitorder="little")
-        for s, width in enumerate(n_bits)
-    ]
-    return np.packbits(np.concatenate(bits, axis=1), axis=1, bitorder="little")
-
-
 def _unpack(packed: Array, n_bits: list[int]) -> Array:
-    """Return the codes of `_pack`; ignore the padding bits."""
+    """Return the codes of packed codewords of these numbers of bits; ignore the padding bits."""
     bits = np.unpackbits(packed, axis=1, count=sum(n_bits), bitorder="little")
     ends = np.cumsum(n_bits)
     codewords = [
