@@ -166,8 +166,11 @@ class HammingIndex(BaseIndex[HammingSegment]):
         """
         queries, from_numpy = to_numpy(queries)
         queries = np.asarray(queries)
-        is_real = queries.dtype.kind == "f"
-        queries = self._as_real(queries) if is_real else self._check_codes(queries)
+        if queries.dtype.kind == "f":
+            queries = as_queries(queries, self._n_bits)
+            check_scales(np.abs(queries).sum(axis=1, dtype=np.float64), limit=_LARGEST)
+        else:
+            queries = self._check_codes(queries)
         k = check_positive_int(k, "k")
         n_threads = as_thread_count(n_threads, len(queries))
         snapshot = self._snapshot
@@ -236,11 +239,6 @@ class HammingIndex(BaseIndex[HammingSegment]):
                 f"a code has a bit set beyond its {self._n_bits} bits; pack {self._n_bits} bits"
             )
         return packed
-
-    def _as_real(self, queries: Array) -> Floats:
-        queries = as_queries(queries, self._n_bits)
-        check_scales(np.abs(queries).sum(axis=1, dtype=np.float64), limit=_LARGEST)
-        return queries
 
 
 def _are_bytes(codes: Array) -> bool:
