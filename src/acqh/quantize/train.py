@@ -163,23 +163,14 @@ def fit_codebooks(
            [9.]])
     """
     targets = np.ascontiguousarray(targets, dtype=np.float64)
+    callback = callback or (lambda *_: None)
+    settings = search, beam_width, max_iter, tol, rng, callback, device, is_quick
     fits: list[QuantizerFit] = []
     for group in slices(n_codebooks, GROUP_SIZE):
         if fits:
             targets = targets - decode(fits[-1].codes, fits[-1].codebooks)
-        trainer = _Trainer(
-            targets,
-            weights,
-            (group.stop - group.start, codebook_size, targets.shape[1]),
-            search,
-            beam_width,
-            max_iter,
-            tol,
-            rng,
-            callback or (lambda *_: None),
-            device,
-            is_quick,
-        )
+        shape = group.stop - group.start, codebook_size, targets.shape[1]
+        trainer = _Trainer(targets, weights, shape, *settings)
         trainer.load_loops()
         fits.append(trainer.fit_on_beams(ridge) if train_on_beams else trainer.fit())
     return QuantizerFit(
@@ -270,11 +261,6 @@ class _Trainer:
         codebooks: Floats = np.zeros(self.shape)
         codes = np.zeros((len(targets), len(codebooks)), dtype=np.uint8)
         history: list[float] = []
-
-        def record(error: float) -> None:
-            history.append(error)
-            self.callback(codebooks, codes)
-
         error = self.error(codebooks, codes)
         centred = targets - np.average(targets, axis=0, weights=weights)
         spread = weights @ np.square(centred).sum(axis=1)
@@ -289,7 +275,8 @@ class _Trainer:
                 error = new_error
             else:  # nothing left to add but rounding
                 codebooks[s], codes[:, s] = 0, 0
-            record(error)
+            history.append(error)
+            self.callback(codebooks, codes)
             last = s == len(codebooks) - 1
             for _ in range(self.max_iter if last else _GROWTH_SWEEPS if s < _GROWN else 0):
                 if error <= fine:
@@ -300,7 +287,8 @@ class _Trainer:
                     break
                 codebooks[: s + 1], codes[:, : s + 1] = updated
                 share, error = gain / error, new_error
-                record(error)
+                history.append(error)
+                self.callback(codebooks, codes)
                 if share <= self.tol or error <= negligible:
                     break
             if error <= negligible:
