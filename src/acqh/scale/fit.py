@@ -106,9 +106,7 @@ def _items(items: MultiViewData, _: None) -> MultiViewData:
 def _begin(model: Any, items: MultiViewData, _: None) -> MappedStatistics:
     """Fit the feature maps on the first chunk, and collect its statistics."""
     mapped: MappedStatistics = model._fit_schema(items)
-    statistics = mapped.empty_statistics()
-    add_part(items, mapped, statistics)
-    return replace(mapped, statistics=statistics, held_out={})
+    return replace(mapped, statistics=_sum(mapped, items, None), held_out={})
 
 
 def _sum(mapped: MappedStatistics, items: MultiViewData, _: None) -> Statistics:
