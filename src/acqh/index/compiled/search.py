@@ -117,18 +117,16 @@ def is_allowed(allowed: Array, row: Any) -> Any:
     return (allowed[byte] >> np.uint8(row & 7)) & 1 != 0
 
 
-@kernel(inline="always")
+@kernel()
 def read_row(rows: Array, entry: Any) -> Any:
     """Return the row number of an entry, stored in one to four bytes, lowest first."""
-    # Without a loop, which takes twice as long.
-    n_bytes, row = rows.shape[1], np.int64(rows[entry, 0])
-    if n_bytes > 1:
-        row |= np.int64(rows[entry, 1]) << 8
-    if n_bytes > 2:
-        row |= np.int64(rows[entry, 2]) << 16
-    if n_bytes > 3:
-        row |= np.int64(rows[entry, 3]) << 24
-    return row
+    row = np.uint32(rows[entry, 0])
+    if rows.shape[1] == 3:  # unrolled: the usual number of bytes
+        row |= np.uint32(rows[entry, 1]) << np.uint32(8)
+        return np.int64(row | (np.uint32(rows[entry, 2]) << np.uint32(16)))
+    for i in range(1, rows.shape[1]):
+        row |= np.uint32(rows[entry, i]) << np.uint32(8 * i)
+    return np.int64(row)
 
 
 @kernel(inline="always")
@@ -478,7 +476,7 @@ def _visit_above(
     grouped, has_bounds = lists.gap_starts.shape[0] > 0, norm_bounds.shape[0] > 0
     n_b, (last_a, last_b) = order_b.shape[0], (traversal.ordered[0], traversal.ordered[1])
     # Long suffixes are pruned by the score of their first codeword.
-    deep, short = suffixes.shape[1] >= MIN_GROUPED, suffixes.shape[1] == 2
+    deep = suffixes.shape[1] >= MIN_GROUPED
     n_scanned, n_abandoned, left = np.int64(0), np.int64(0), NO_LIMIT
     n_listed, chosen = np.int64(0), np.empty(_CHUNK, dtype=np.uint64)
     first_table = tables[0] if deep else query.table[0]
@@ -486,6 +484,8 @@ def _visit_above(
     if limits is not None:
         limited = True
         left = limits.limit - query.tally[0]
+    # The usual four codebooks leave suffixes of two codewords, in lists of one or two entries.
+    direct = suffixes.shape[1] == 2 and not (limited or grouped)
     threshold = key_score(worst)
     low = max(floor, threshold - max_residual)
     for place in range(last_a):
@@ -506,6 +506,19 @@ def _visit_above(
             if start == stop:
                 continue
             n_listed += np.int64(stop - start)
+            if direct:
+                n_scanned += np.int64(stop - start)
+                for item in range(start, stop):
+                    score = prefix + tables[0, suffixes[item, 0]]
+                    score += tables[1, suffixes[item, 1]]
+                    if score < threshold:
+                        continue
+                    row = read_row(rows, item)
+                    if is_allowed(allowed, row):
+                        key = pack_key(score, query.first_row + row)
+                        count, worst = keep_key(keys, k, key, count, worst)
+                        threshold = key_score(worst)
+                start = stop
             while start < stop:
                 end, n = stop, np.int64(stop - start)
                 if deep:
@@ -524,9 +537,6 @@ def _visit_above(
                             tables, suffixes, suffix_max, entry, 1, start_score, threshold
                         )
                         n_abandoned += score == _LOWEST
-                    elif short:
-                        score = prefix + tables[0, suffixes[entry, 0]]
-                        score += tables[1, suffixes[entry, 1]]
                     else:
                         score = suffix_score(
                             tables, suffixes, suffix_max, entry, 0, prefix, threshold
