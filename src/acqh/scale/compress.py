@@ -177,8 +177,9 @@ def compress(
         # If all items but those held out are in the sample, the codebooks need not generalize.
         is_whole = n_items <= n_train
         ridge = 0.0 if is_whole else None
-        settings: dict[str, Any] = {"ridge": ridge, "n_train": n_train, "max_iter": max_iter}
-        quantizer = AdditiveQuantizer(n_bytes, **settings, random_state=rng)
+        quantizer = AdditiveQuantizer(
+            n_bytes, ridge=ridge, n_train=n_train, max_iter=max_iter, random_state=rng
+        )
         with _timed(seconds, "fit"):
             if fitted is not None:
                 fitted = metric_map.map_queries(fitted)
@@ -215,22 +216,7 @@ def compress(
             )
         with _timed(seconds, "evaluate"):
             query_ids = None if queries is not None else index.ids[rows[chosen]]
-            true_ids = _without(index.ids[best[0]], query_ids)
-
-            def search(k: int, **how: Any) -> Array:
-                n_hits = min(k + (query_ids is not None), n_items)
-                return _without(index.search(held_out, n_hits, **how).ids, query_ids)[:, :k]
-
-            hit_ids = search(max(RERANKED_AT))
-            recall = {k: share_found(true_ids[:, :k], hit_ids[:, :k]) for k in RECALL_AT}
-            # By the items themselves, those of the best that are among the candidates are found.
-            candidates = {
-                n: hit_ids[:, :n]
-                if full is None
-                else search(RERANKED_K, rerank=full, rerank_k=n + 1)
-                for n in RERANKED_AT
-            }
-            reranked = {n: share_found(true_ids[:, :RERANKED_K], candidates[n]) for n in candidates}
+            recall, reranked = _measure_recall(index, held_out, best[0], query_ids, full)
     query_metric = quantizer.metric_
     size = index.memory_bytes + index.codebooks.nbytes + quantizer.history_.nbytes
     size += metric_map.origin.nbytes + (0 if query_metric is None else query_metric.nbytes)
@@ -341,6 +327,31 @@ def merge_best(
     rows, scores = (np.concatenate(both, axis=1) for both in zip(best, later, strict=True))
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     return np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1)
+
+
+def _measure_recall(
+    index: CodeIndex, queries: Floats, true_rows: Ints, query_ids: Array | None, rerank: Any
+) -> tuple[dict[int, float], dict[int, float]]:
+    """Return the recall by k, and that of re-ranking by the number of candidates.
+
+    `true_rows`: of the exact best items. `query_ids`: of queries that are items.
+    """
+    true_ids = _without(index.ids[true_rows], query_ids)
+
+    def search(k: int, **how: Any) -> Array:
+        n_hits = min(k + (query_ids is not None), len(index))
+        return _without(index.search(queries, n_hits, **how).ids, query_ids)[:, :k]
+
+    hit_ids = search(max(RERANKED_AT))
+    recall = {k: share_found(true_ids[:, :k], hit_ids[:, :k]) for k in RECALL_AT}
+    reranked = {}
+    for n in RERANKED_AT:
+        # By the items themselves, those of the best that are among the candidates are found.
+        candidates = hit_ids[:, :n]
+        if rerank is not None:
+            candidates = search(RERANKED_K, rerank=rerank, rerank_k=n + 1)
+        reranked[n] = share_found(true_ids[:, :RERANKED_K], candidates)
+    return recall, reranked
 
 
 def _without(ids: Array, query_ids: Array | None) -> Array:
