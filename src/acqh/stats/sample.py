@@ -86,7 +86,7 @@ class RowSample:
         width = -(-self.n_labels // 8)
         packed = np.zeros((n_items, width), np.uint8) if labels is None else pack_rows(labels)
         if keys is None:
-            keys = hash_rows(views, packed, present)
+            keys = row_keys(views, labels, present)
         # Skip most rows of a long stream before copying anything.
         candidates = np.flatnonzero(keys <= self.bound)
         candidates = candidates[np.argsort(keys[candidates], kind="stable")]
@@ -212,15 +212,10 @@ def merge_samples(samples: Sequence[RowSample]) -> RowSample:
 def row_keys(
     views: Mapping[str, Matrix], labels: Matrix | None, present: Mapping[str, Bools]
 ) -> Ints:
-    """Return the sampling keys of rows, for `RowSample.with_rows`."""
+    """Return a hash of every row: its views, their presence, and its labels."""
     n_items = next(iter(views.values())).shape[0]
     # No labels and all-zero labels have the same key.
     packed = np.zeros((n_items, 0), np.uint8) if labels is None else pack_rows(labels)
-    return hash_rows(views, packed, present)
-
-
-def hash_rows(views: Mapping[str, Matrix], packed: Array, present: Mapping[str, Bools]) -> Ints:
-    """Return a hash of every row: its views, their presence, and its labels."""
     keys = mix(_hash(packed, "labels"))
     for name in sorted(views):
         keys += np.where(present[name], mix(_hash(views[name], f"view {name}")), np.uint64(0))
