@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 import acqh
+from acqh._core.arrays import unit_rows
 from acqh.features import RBFAnchors
 from acqh.methods.baselines import logistic
-from acqh.methods.baselines.rows import LabelSimilarity, unit_label_rows
+from acqh.methods.baselines.rows import LabelSimilarity
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -47,7 +48,7 @@ def test_gsph_leaves_a_column_alone_that_meets_nothing():
 
 
 def divergence_slowly(H, labels):
-    unit = unit_label_rows(labels)
+    unit = unit_rows(labels)
     P = unit @ unit.T
     np.fill_diagonal(P, 0)
     P /= P.sum()
@@ -63,13 +64,13 @@ def test_the_divergence_and_its_gradient_are_independent_of_blocks(block_pairs, 
     monkeypatch.setattr(logistic, "_BLOCK_PAIRS", block_pairs)
     rng = np.random.default_rng(0)
     labels, H = draw_labels(rng, 9), rng.normal(size=(9, 3))
-    value, gradient = logistic.divergence(H, unit_label_rows(labels))
+    value, gradient = logistic.divergence(H, unit_rows(labels))
     assert value == pytest.approx(divergence_slowly(H, labels))
     numeric = scipy.optimize.approx_fprime(
         H.ravel(), lambda flat: divergence_slowly(flat.reshape(H.shape), labels), 1e-6
     )
     np.testing.assert_allclose(gradient.ravel(), numeric, atol=1e-6)
-    again = logistic.divergence(H, sp.csr_array(unit_label_rows(labels)))
+    again = logistic.divergence(H, sp.csr_array(unit_rows(labels)))
     np.testing.assert_allclose(again[1], gradient, atol=1e-12)
 
 

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.linalg
 
-from acqh._core.arrays import Floats, Matrix
+from acqh._core.arrays import Floats, Matrix, unit_rows
 from acqh._core.linalg import mean_diagonal, whiten
 from acqh.errors import FewerBitsWarning, InvalidInputError
 from acqh.methods.baselines.binary import LinearBinaryMethod, linear_functions
-from acqh.methods.baselines.rows import Rows, squared_norm, unit_label_rows
+from acqh.methods.baselines.rows import Rows, squared_norm
 from acqh.methods.baselines.training import Training
 from acqh.methods.registry import register
 
@@ -29,7 +29,7 @@ def semantic_cross(left: Rows, right: Rows, labels: Matrix) -> Floats:
 
     `labels`: 0/1 (n_items, n_labels), dense or CSR. Gives (n_left, n_right) float64.
     """
-    unit = unit_label_rows(labels)
+    unit = unit_rows(labels.astype(np.float64))
     return 2.0 * left.transpose_times(unit) @ right.transpose_times(unit).T
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.optimize
 from scipy.special import logit
 
-from acqh._core.arrays import Floats, Matrix, slices
+from acqh._core.arrays import Floats, Matrix, slices, unit_rows
 from acqh._core.linalg import whiten
 from acqh.features import RBFAnchors
 from acqh.methods.baselines.binary import (
@@ -17,7 +17,7 @@ from acqh.methods.baselines.binary import (
     linear_functions,
     random_signs,
 )
-from acqh.methods.baselines.rows import LabelSimilarity, Rows, dense, unit_label_rows
+from acqh.methods.baselines.rows import LabelSimilarity, Rows, dense
 from acqh.methods.baselines.training import Training
 from acqh.methods.registry import register
 
@@ -249,7 +249,7 @@ class SePH(LinearBinaryMethod):
     prior_log_odds_: Floats = field(init=False)
 
     def _learn(self, data: Training) -> dict[str, Any]:
-        unit_labels = unit_label_rows(data.labels)
+        unit_labels = unit_rows(data.labels)
         H: Floats = _START_SCALE * data.rng.standard_normal((data.n_items, self.n_bits))
         step, gain = np.zeros_like(H), np.ones_like(H)
         best, lowest = H, np.inf

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property, reduce
 
 import numpy as np
-import scipy.sparse as sp
 
-from acqh._core.arrays import Floats, Matrix, is_sparse
+from acqh._core.arrays import Floats, Matrix, is_sparse, unit_rows
 from acqh._core.linalg import factor_spd
 
 # Share of the mean square below which a variance is what rounding leaves of none.
@@ -179,12 +178,12 @@ class LabelSimilarity:
     @classmethod
     def cosine(cls, labels: Matrix) -> "LabelSimilarity":
         """Return ``L̂ L̂ᵀ``: the cosine of two items' labels, from 0 to 1."""
-        return cls(unit_label_rows(labels))
+        return cls(unit_rows(labels.astype(np.float64)))
 
     @classmethod
     def signed(cls, labels: Matrix) -> "LabelSimilarity":
         """Return ``2 L̂ L̂ᵀ - 1 1ᵀ``: the cosine stretched to -1 to 1."""
-        return cls(unit_label_rows(labels), 2.0, -1.0)
+        return cls(unit_rows(labels.astype(np.float64)), 2.0, -1.0)
 
     def __matmul__(self, right: Floats) -> Floats:
         """Return ``S right`` in O(n_items n_labels n_columns)."""
@@ -204,22 +203,6 @@ class LabelSimilarity:
         inner = np.vdot(left, self @ right)
         product = np.vdot(left.T @ left, right.T @ right)
         return scale**2 * self.squared_norm() - 2.0 * scale * float(inner) + float(product)
-
-
-def unit_label_rows(labels: Matrix) -> Matrix:
-    """Return labels as float64 with rows of unit norm; rows of zeros stay zero.
-
-    Examples
-    --------
-    >>> unit_label_rows(np.array([[1, 1], [0, 0]])).round(3)
-    array([[0.707, 0.707],
-           [0.   , 0.   ]])
-    """
-    counts = np.asarray(labels.sum(axis=1), dtype=np.float64).ravel()
-    scales = 1.0 / np.sqrt(np.maximum(counts, 1.0))
-    if is_sparse(labels):
-        return sp.csr_array(labels.astype(np.float64).multiply(scales[:, np.newaxis]))
-    return labels * scales[:, np.newaxis]
 
 
 def dense(matrix: Matrix) -> Floats:
