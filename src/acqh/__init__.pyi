@@ -27,6 +27,6 @@ from acqh.index import HammingIndex as HammingIndex
 from acqh.index import SearchResult as SearchResult
 from acqh.methods.acqh import ACQH as ACQH
 from acqh.methods.acqh import Target as Target
-from acqh.scale.compress import compress as compress
+from acqh.scale.compression import compress as compress
 
 __version__: str

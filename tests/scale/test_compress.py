@@ -16,7 +16,7 @@ from acqh.errors import CorruptBundleError, InvalidInputError, ViewError
 from acqh.quantize import AdditiveQuantizer
 from acqh.scale import Compressed, keep_vectors, sweep
 from acqh.scale.chunks import list_vector_chunks
-from acqh.scale.compress import exact_best, merge_best, sample_rows, share_found
+from acqh.scale.compression import exact_best, merge_best, sample_rows, share_found
 from acqh.scale.recall import enough_bytes
 
 N_COMPONENTS = 8

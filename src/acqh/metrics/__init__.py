@@ -1,27 +1,5 @@
 """Relevance, average precision, topN precision, precision-recall curves: exact, ties included."""
 
-from acqh.metrics.curves import PrecisionRecallCurve, precision_at, precision_recall_by_radius
-from acqh.metrics.evaluate import (
-    RetrievalMetrics,
-    RetrievalResult,
-    average_precision,
-    evaluate,
-    mean_average_precision,
-    precision_recall_curve,
-)
-from acqh.metrics.rankings import relevance
-from acqh.metrics.recall import recall
+from acqh._core.imports import attach_stub
 
-__all__ = [
-    "PrecisionRecallCurve",
-    "RetrievalMetrics",
-    "RetrievalResult",
-    "average_precision",
-    "evaluate",
-    "mean_average_precision",
-    "precision_at",
-    "precision_recall_by_radius",
-    "precision_recall_curve",
-    "recall",
-    "relevance",
-]
+__getattr__, __dir__, __all__ = attach_stub(__name__)

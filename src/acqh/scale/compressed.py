@@ -17,7 +17,7 @@ from acqh.quantize import AdditiveQuantizer, Drift
 from acqh.scale.chunks import read_vectors, vector_source
 
 # Values of k of a report; numbers of candidates that are re-ranked, and k of their recall.
-RECALL_AT = (1, 10, 100)
+RECALL_AT: tuple[int, ...] = (1, 10, 100)
 RERANKED_AT, RERANKED_K = (100, 500), 10
 # Below this recall@10 the report has advice.
 _LOW_RECALL = 0.9
@@ -310,7 +310,7 @@ class Compressed:
         InvalidInputError
             `items` do not contain all items of the index.
         """
-        from acqh.scale.compress import compress
+        from acqh.scale.compression import compress
 
         size, metric = self.codes.shape[1], self.index.metric
         retrained = compress(items, queries, size, metric, ids=ids, **settings)

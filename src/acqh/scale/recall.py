@@ -17,7 +17,7 @@ from acqh.data import read, read_chunks
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index import CodeIndex
 from acqh.index.checks import check_bytes_per_item
-from acqh.metrics.recall import (
+from acqh.metrics.index_recall import (
     Recall,
     as_queries,
     check_lengths,
@@ -33,8 +33,8 @@ from acqh.scale.chunks import (
     vector_source,
     vectors_of,
 )
-from acqh.scale.compress import LONG_SECONDS, compress
 from acqh.scale.compressed import CompressionReport
+from acqh.scale.compression import LONG_SECONDS, compress
 from acqh.scale.parts import open_index
 
 _logger = logging.getLogger(__name__)

@@ -1,0 +1,11 @@
+from acqh.metrics.curves import PrecisionRecallCurve as PrecisionRecallCurve
+from acqh.metrics.curves import precision_at as precision_at
+from acqh.metrics.curves import precision_recall_by_radius as precision_recall_by_radius
+from acqh.metrics.index_recall import recall as recall
+from acqh.metrics.rankings import relevance as relevance
+from acqh.metrics.retrieval import RetrievalMetrics as RetrievalMetrics
+from acqh.metrics.retrieval import RetrievalResult as RetrievalResult
+from acqh.metrics.retrieval import average_precision as average_precision
+from acqh.metrics.retrieval import evaluate as evaluate
+from acqh.metrics.retrieval import mean_average_precision as mean_average_precision
+from acqh.metrics.retrieval import precision_recall_curve as precision_recall_curve

@@ -1,0 +1,14 @@
+from acqh.scale.chunks import keep_vectors as keep_vectors
+from acqh.scale.cluster import connect as connect
+from acqh.scale.compressed import Compressed as Compressed
+from acqh.scale.compressed import CompressionReport as CompressionReport
+from acqh.scale.compression import compress as compress
+from acqh.scale.out_of_core import fit as fit
+from acqh.scale.parts import CodeParts as CodeParts
+from acqh.scale.parts import build_index as build_index
+from acqh.scale.parts import build_shards as build_shards
+from acqh.scale.parts import encode_parts as encode_parts
+from acqh.scale.parts import open_shards as open_shards
+from acqh.scale.recall import recall_of_files as recall_of_files
+from acqh.scale.recall import sweep as sweep
+from acqh.scale.search import search_table as search_table
