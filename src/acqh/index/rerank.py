@@ -15,7 +15,6 @@ from acqh.index.snapshot import S, Snapshot
 _CANDIDATES = 200
 # Numbers of full vectors in memory at a time.
 _MAX_NUMBERS = 1 << 22
-_NO_RERANK = "rerank_k requires rerank=, the full vectors of the items"
 
 
 def candidate_count(k: int, rerank: Any, rerank_k: int | None) -> int:
@@ -28,7 +27,7 @@ def candidate_count(k: int, rerank: Any, rerank_k: int | None) -> int:
     """
     if rerank is None:
         if rerank_k is not None:
-            raise InvalidInputError(_NO_RERANK)
+            raise InvalidInputError("rerank_k requires rerank=, the full vectors of the items")
         return k
     if rerank_k is None:
         return max(_CANDIDATES, k)

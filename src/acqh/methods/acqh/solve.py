@@ -1,6 +1,6 @@
 """From statistics to a space and codebooks, in closed form except for the quantization."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,6 @@ from acqh.methods.acqh.space import Space, embed
 from acqh.methods.acqh.targets import LABELS, MapRows, Target
 from acqh.methods.collect import MappedStatistics
 from acqh.quantize import fit_codebooks
-from acqh.stats import Statistics
 from acqh.stats.ridge import HELD_ROWS
 from acqh.stats.sample import RowSample
 
@@ -96,7 +95,10 @@ def solve(
     space = choose_caption_weights(space, map_rows, sample)
     share = settings["complete_share"]
     if share is None:
-        share = _complete_share(targets, stats)
+        # All, if every item has all views and labels: so will those that are encoded. With a single
+        # target, label sets are few points, and items that are encoded by their views need others.
+        complete = {*stats.widths, LABELS} if len(targets) > 1 else set()
+        share = 1.0 if all(set(pattern) == complete for pattern in stats.patterns) else 0.5
     parts, queries = _training_points(space, map_rows, sample, float(share))
     weights = np.concatenate([weights for _, weights in parts])
     total, n_components = float(weights.sum()), settings["n_components"]
@@ -131,17 +133,6 @@ def solve(
         bound,
         float(np.sum(energies)),
     )
-
-
-def _complete_share(targets: Collection[str], stats: Statistics) -> float:
-    """Return the share of training points that are sampled rows with all their sources.
-
-    All, if every item has all views and labels: so will those that are encoded. Otherwise half,
-    and half by each view alone; so too with a single target: label sets are few points, and items
-    that are encoded by their views need others.
-    """
-    complete = {*stats.widths, LABELS} if len(targets) > 1 else set()
-    return 1.0 if all(set(pattern) == complete for pattern in stats.patterns) else 0.5
 
 
 def _training_points(

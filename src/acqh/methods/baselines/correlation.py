@@ -380,11 +380,6 @@ class SCMSeq(LinearBinaryMethod):
 _VARIANCE_FLOOR = 1e-6
 
 
-def quantise(Z: Floats, W: Floats) -> Floats:
-    """Minimise ``||B - Z W||²`` over the signs B."""
-    return np.where(Z @ W >= 0, 1.0, -1.0)
-
-
 def update_rotation(Z: Floats, B: Floats, pull: Floats, correlation_weight: float) -> Floats:
     """Minimise ``||B - Z W||² - 2 λ tr(Wᵀ pull)`` over W with orthonormal columns.
 
@@ -475,7 +470,7 @@ class QCH(LinearBinaryMethod):
         W = [matrix[:, :n_bits] for matrix in W]
         history = []
         for _ in range(self.max_iter):
-            B = [quantise(z, w) for z, w in zip(Z, W, strict=True)]
+            B = [np.where(z @ w >= 0, 1.0, -1.0) for z, w in zip(Z, W, strict=True)]
             W[0] = update_rotation(Z[0], B[0], G @ W[1], self.correlation_weight)
             W[1] = update_rotation(Z[1], B[1], G.T @ W[0], self.correlation_weight)
             history.append(qch_objective(Z, W, B, G, self.correlation_weight))

@@ -181,18 +181,6 @@ def trained_weights(networks: Mapping[str, Network]) -> dict[str, Any]:
     return {**fitted, "n_bits_": len(next(iter(weights.values()))[3])}
 
 
-def bit_loss(outputs: Any, codes: Any) -> Any:
-    """Return ``log(1 + exp(-b o))``, summed over bits and averaged over items.
-
-    Parameters
-    ----------
-    outputs : tensor (n_batch, n_bits)
-    codes : tensor (n_batch, n_bits)
-        Of -1 and 1.
-    """
-    return require("torch").nn.functional.softplus(-codes * outputs).sum(1).mean()
-
-
 def reconstruct_codes(outputs: Floats, codes: Floats) -> Floats:
     """Return ``sgn(outputs / 2 + codes / 2)``: a bit turns where an output is beyond its minus.
 
@@ -282,14 +270,17 @@ class DDCMH(NetworkMethod):
         }
 
     def _teach(self, network: Network, codes: Floats, rng: np.random.Generator) -> list[float]:
-        """Train a network to give codes out; return the mean loss of each epoch."""
-        targets = network.to_tensor(codes)
+        """Train a network to give codes out; return the mean loss of each epoch.
+
+        The loss is ``log(1 + exp(-b o))``, summed over bits and averaged over items.
+        """
+        targets, softplus = network.to_tensor(codes), require("torch").nn.functional.softplus
         losses = []
         for rate in np.geomspace(self.learning_rate, self.final_learning_rate, self.max_epochs):
             epoch = []
             for rows in shuffled_batches(rng, len(codes), self.batch_size):
-                loss = bit_loss(network.outputs(rows), targets[rows])
-                epoch.append(network.descend(loss, rate))
+                losses_of_bits = softplus(-targets[rows] * network.outputs(rows))
+                epoch.append(network.descend(losses_of_bits.sum(1).mean(), rate))
             losses.append(float(np.mean(epoch)))
         return losses
 

@@ -132,7 +132,10 @@ class TrainedMethod(BaseMethod):
         """Check what was given to `fit`, draw `max_train` items of more, and map the views."""
         rng = check_rng(self.random_state)
         needs_labels = self.info.supervised
-        data = _as_one(views, labels if needs_labels else None)
+        parts = [*as_parts(views, labels if needs_labels else None)]
+        # Chunks may number their items from zero each; only the order counts here.
+        ids = np.arange(sum(map(len, parts)))
+        data = parts[0] if len(parts) == 1 else MultiViewData.concat(parts, ids=ids)
         _check_views(self, data)
         matrix = _check_all_labelled(self, data) if needs_labels else np.zeros((len(data), 0))
         if self.max_train is not None and len(data) > self.max_train:
@@ -254,14 +257,6 @@ def share_weights(
         )
     total = sum(requested.values())
     return {view: float(requested[view] / total) for view in views}
-
-
-def _as_one(views: Any, labels: Any) -> MultiViewData:
-    parts = [*as_parts(views, labels)]
-    if len(parts) == 1:
-        return parts[0]
-    # Chunks may number their items from zero each; only the order counts here.
-    return MultiViewData.concat(parts, ids=np.arange(sum(map(len, parts))))
 
 
 def _check_views(method: BaseMethod, data: MultiViewData) -> None:
