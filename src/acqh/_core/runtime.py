@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -43,6 +44,25 @@ def default_threads() -> int:
     """
     n_cores = count_cores()
     return min(n_cores, _limit.get() or n_cores)
+
+
+def run_blocks(
+    run: Callable[[slice], object], n_rows: int, block_rows: int, n_threads: int | None = None
+) -> None:
+    """Call a function that releases the lock for each block of rows, on several threads.
+
+    `n_threads`: at most. Default: all.
+    """
+    starts = range(0, n_rows, block_rows)
+    blocks = (slice(start, min(start + block_rows, n_rows)) for start in starts)
+    n_threads = min(n_threads or default_threads(), len(starts))
+    if n_threads <= 1:
+        for rows in blocks:
+            run(rows)
+        return
+    with ThreadPoolExecutor(n_threads) as pool:
+        for _ in pool.map(run, blocks):
+            pass
 
 
 @contextmanager

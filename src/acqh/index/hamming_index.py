@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from acqh._core.arrays import Array, Bools, Floats, Ints, check_positive_int, to_numpy
-from acqh._core.runtime import suggest_keywords
+from acqh._core.runtime import run_blocks, suggest_keywords
 from acqh.errors import CorruptBundleError, InvalidInputError
 from acqh.index.base import BaseIndex
 from acqh.index.checks import as_queries, as_thread_count, read_array, read_count, require
@@ -20,7 +20,7 @@ from acqh.index.flat import (
     planes_of,
     table_scores,
 )
-from acqh.index.search import SearchResult, Target, TopRows, check_scales, in_blocks
+from acqh.index.search import SearchResult, Target, TopRows, block_size, check_scales
 
 # Distances are counted in two bytes.
 MAX_BITS = 65_528
@@ -274,7 +274,8 @@ def search_planes(
             scores = (score(table, planes) for table in byte_tables(queries[block]))
         fill_best(top.part(block), scores, rows, k)
 
-    in_blocks(search, len(queries), 2 * k + 32 * n_bits, n_threads)
+    n_rows = block_size(len(queries), 2 * k + 32 * n_bits, n_threads)
+    run_blocks(search, len(queries), n_rows, n_threads)
     return top
 
 

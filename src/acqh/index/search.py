@@ -1,7 +1,6 @@
 """Best-first search of inverted lists: compiled arguments, norm bounds, batches, results."""
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Self
 
@@ -14,10 +13,10 @@ from acqh._core.arrays import (
     FromNumpy,
     Ints,
     check_positive_int,
-    slices,
     to_numpy,
 )
 from acqh._core.imports import require
+from acqh._core.runtime import run_blocks
 from acqh.errors import InvalidInputError
 from acqh.index.checks import frozen
 
@@ -256,7 +255,8 @@ def search_inverted(
         _unpack_keys(keys, mine, k)
 
     # Tables have single precision, two entries to a number.
-    in_blocks(search, len(queries), capacity + len(codewords) * TABLE_WIDTH // 2, n_threads)
+    n_numbers = capacity + len(codewords) * TABLE_WIDTH // 2
+    run_blocks(search, len(queries), block_size(len(queries), n_numbers, n_threads), n_threads)
     top.ceilings[top.counts == n_items] = -np.inf  # every item is in the result
     return top
 
@@ -273,21 +273,12 @@ def check_scales(scales: Floats, first: int = 0, *, limit: float = MAX_SCALE) ->
         raise InvalidInputError(f"the scores of query {number} overflow; scale the query down")
 
 
-def in_blocks(
-    search: Callable[[slice], None], n_queries: int, n_numbers: int, n_threads: int
-) -> None:
-    """Search a batch in blocks of queries, one or more per thread, in bounded memory.
+def block_size(n_queries: int, n_numbers: int, n_threads: int) -> int:
+    """Return the number of queries of a block: one or more blocks per thread, in bounded memory.
 
     `n_numbers`: how many numbers of 8 bytes a search keeps for each query.
     """
-    step = max(1, min(-(-n_queries // n_threads), _MAX_NUMBERS // n_numbers))
-    blocks = slices(n_queries, step)
-    if n_threads == 1:
-        for block in blocks:
-            search(block)
-    else:
-        with ThreadPoolExecutor(n_threads) as pool:
-            list(pool.map(search, blocks))
+    return max(1, min(-(-n_queries // n_threads), _MAX_NUMBERS // n_numbers))
 
 
 def _unpack_keys(keys: Array, top: TopRows, k: int) -> None:

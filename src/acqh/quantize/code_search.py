@@ -9,9 +9,9 @@ from numpy.typing import DTypeLike
 from acqh._core.arrays import Floats, Ints, is_tensor
 from acqh._core.device import MAX_MEMORY
 from acqh._core.imports import require
-from acqh._core.runtime import loops
+from acqh._core.runtime import loops, run_blocks
 from acqh.errors import InvalidInputError
-from acqh.quantize.codebooks import decode, run_blocks
+from acqh.quantize.codebooks import decode
 
 Search: TypeAlias = Literal["greedy", "beam", "icm", "beam+icm"]
 SEARCHES: tuple[str, ...] = get_args(Search)

@@ -1,14 +1,12 @@
 """Codebooks: decoding, quantization errors, checks, least squares for fixed codes, k-means."""
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
-from acqh._core.arrays import Floats, Ints, as_rows, is_tensor, slices
+from acqh._core.arrays import Floats, Ints, as_rows, is_tensor
 from acqh._core.linalg import solve_spd
-from acqh._core.runtime import default_threads, loops
+from acqh._core.runtime import loops, run_blocks
 from acqh.errors import InvalidInputError
 
 # Proximal weight of least squares, relative to the weight of the items of a codeword: far above
@@ -39,18 +37,6 @@ _BLOCK_ROWS = 512
 # have the same order for any number of threads.
 _TASK_ROWS = 8 * _BLOCK_ROWS
 _TASK_COLUMNS = 64
-
-
-def run_blocks(run: Callable[[slice], None], n_rows: int, block_rows: int) -> None:
-    """Call a function that releases the lock for each block of rows, on all threads."""
-    n_threads = min(default_threads(), -(-n_rows // block_rows))
-    if n_threads <= 1:
-        for rows in slices(n_rows, block_rows):
-            run(rows)
-        return
-    with ThreadPoolExecutor(n_threads) as pool:
-        for _ in pool.map(run, slices(n_rows, block_rows)):
-            pass
 
 
 def decode(codes: Ints, codebooks: Floats) -> Floats:
