@@ -410,15 +410,17 @@ class SearchResult:
     bound: Floats = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
+        names = ("n_scanned", "exact", "bound")
+        if not (missing := [name for name in names if getattr(self, name) is None]):
+            return
         n_queries, k = self.scores.shape
         values = {
             "n_scanned": self.n_scored,
             "exact": np.ones(n_queries, dtype=bool),
             "bound": self.scores[:, -1] if k else np.full(n_queries, -np.inf, dtype=np.float32),
         }
-        for name, value in values.items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
+        for name in missing:
+            object.__setattr__(self, name, values[name])
 
     def _as_kind(self, from_numpy: FromNumpy | None) -> Self:
         """Return the result with arrays of another library; text ids stay as they are."""
