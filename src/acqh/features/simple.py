@@ -176,10 +176,10 @@ def _gram(X: Matrix) -> Floats:
 class RowSpace(FeatureMap):
     """Coordinates of rows in the space that the fitted rows span; orthonormal, so exact for ridge.
 
-    A ridge regression has its coefficients in the span of its rows, and what new rows
-    have outside that span meets only zeros. So with more features than items nothing is lost by
-    solving in at most as many coordinates as there are items: the dual problem. Methods append
-    this map to a view's own if it is needed.
+    The coefficients of a ridge regression lie in the span of its rows, so parts of new rows outside
+    that span do not change predictions. With more features than items, the problem can therefore be
+    solved exactly in at most as many coordinates as there are items (the dual problem). Methods
+    append this map to the feature map of a view if necessary.
 
     Attributes
     ----------

@@ -246,7 +246,7 @@ def improve_codebooks(
 
 
 def _ratio(numerators: Floats, denominators: Floats) -> Floats:
-    """Divide; where there is nothing to divide by, nothing is left to be done."""
+    """Return ratios; 0 where the denominator is 0, which means that a dimension has converged."""
     return np.divide(
         numerators, denominators, out=np.zeros_like(numerators), where=denominators > 0
     )

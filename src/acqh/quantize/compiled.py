@@ -34,9 +34,7 @@ class Work(NamedTuple):
     costs: Floats  # (n_rows, codebook_size)
     keys: Ints  # the same memory, seen as integers
     lows: Ints  # (n_rows,): the lowest key of each row
-    top: (
-        Any  # the largest key there can be: it lies above every cost, and marks a codeword as taken
-    )
+    top: Any  # the largest key: above every cost, it marks a codeword as taken
     sign: Any  # the place of the sign bit of a key
 
 
@@ -236,16 +234,16 @@ def _nearest(work: Work, norms: Floats, codes: Ints) -> None:
 def shrink_distances(
     columns: Floats, centres: Ints, closest: Floats, weights: Floats, shrunk: Floats, errors: Floats
 ) -> None:
-    """Write squared distances from the points chosen, with each of some points besides.
+    """Write squared distances from the nearest seed, for each of some candidates as one more seed.
 
     Parameters
     ----------
     columns : (n_components, n_items)
         The points, components first, so that inner loops run along memory.
     centres : (n_centres,)
-        The points besides.
+        Rows of the candidates.
     closest : (n_items,)
-        Squared distances from the points chosen.
+        Squared distances from the seeds so far.
     weights : (n_items,)
     shrunk : (n_centres, n_items)
         Overwritten.

@@ -102,15 +102,15 @@ def fit_codebooks(
 ) -> QuantizerFit:
     """Learn codebooks and codes that make the weighted error of the targets small.
 
-    Codebooks are added one by one, each by weighted k-means of what is left over; after each,
+    Codebooks are added one by one, each by weighted k-means of the residuals; after each,
     all codebooks so far are improved together in sweeps. A sweep refills codewords that no item
     uses, moves the codebooks towards least squares, and searches the codes. More than 16 codebooks
     are trained in groups of 16, each on the residuals of those before.
 
-    On beams, for many targets, a codebook is k-means of what is left over not only by the best
-    code of every item but by its best few, and sweeps come at the end. At first an item takes the
-    code the search finds though the one before was better; when that gains no more, sweeps go on
-    from the best state, and items keep their codes unless others are better.
+    On beams, for many targets, a codebook is k-means of the residuals of the best few codes of
+    every item, and sweeps come at the end. At first an item takes the code that the search finds,
+    even if its previous code was better. When that gains no more, sweeps go on from the best state,
+    and items keep their codes unless others are better.
 
     Parameters
     ----------

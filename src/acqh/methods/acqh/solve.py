@@ -87,7 +87,7 @@ def solve(
     if settings["targets"] is None and LABELS not in targets:
         blocks = weigh_by_agreement(blocks, statistics.score_pairs(blocks, predictors, sample))
     nothing = np.zeros((0, 0))
-    # Items with labels are exact, those without are not to lead: with labels alone, none is scaled.
+    # Items without labels must not rank above those with: with labels alone, none is scaled.
     is_normalized = settings["normalize_items"]
     if is_normalized is None:
         is_normalized = not is_labels
