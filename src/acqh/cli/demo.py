@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from acqh import __version__
 from acqh._core.runtime import Progress
 from acqh.cli._options import PortOption, flag, option
-from acqh.cli._output import Reporter, output, print_result, print_rows, print_table, reporting
+from acqh.cli._output import output, print_result, print_rows, print_table, reporting
 from acqh.cli.search import serve as serve_collection
 from acqh.errors import AcqhError
 
@@ -63,7 +63,7 @@ def demo(
     if serve is None:
         serve = sys.stdout.isatty() and not os.environ.get("CI") and not output.as_json
     if evaluate:
-        data, rows, seconds = _evaluated(seed)
+        data, rows, seconds = _evaluate(seed)
         print_result([asdict(row) for row in rows], partial(_print, data, rows, seconds))
     elif not serve:
         _print_searches(collection)
@@ -92,28 +92,20 @@ def _print_searches(path: Path) -> None:
     )
 
 
-def _evaluated(seed: int) -> tuple[Any, list[Any], float]:
+def _evaluate(seed: int) -> tuple[Any, list[Any], float]:
     """Return the data, the rows of the table, and the seconds they took."""
-    from acqh.data import load_dataset
-
-    started = time.perf_counter()
-    with reporting() as show:
-        data = load_dataset("emoji")
-        rows = list(_evaluate(data, seed, show))
-    return data, rows, time.perf_counter() - started
-
-
-def _evaluate(data: Any, seed: int, show: Reporter) -> Iterator[Any]:
     from sklearn.base import clone
     from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.pipeline import make_pipeline
 
     from acqh.bench import make_split
     from acqh.bench.running.evaluate import measure
+    from acqh.data import load_dataset
     from acqh.features import TagSVD
     from acqh.methods import get
     from acqh.methods.registry import DatabaseMode
 
+    began, data = time.perf_counter(), load_dataset("emoji")
     maps = {"text": make_pipeline(TfidfTransformer(), TagSVD(400, random_state=seed))}
     methods = [
         get("acqh")(32, n_codebooks=4, feature_maps=maps, random_state=seed),
@@ -123,15 +115,20 @@ def _evaluate(data: Any, seed: int, show: Reporter) -> Iterator[Any]:
         "labelled": ("training",),
         "unlabelled": ("single", "fused"),
     }
-    runs = list(product(methods, databases))
-    for number, (method, protocol) in enumerate(runs):
-        show(number, len(runs), f"evaluating: {method.info.name}, {protocol} database")
-        split = make_split(data, protocol, seed=seed, groups="family")
-        parts, started = split.parts(data), time.perf_counter()
-        fitted = clone(method).fit(parts.train.views, parts.train.labels)
-        fit_seconds = time.perf_counter() - started
-        for database in databases[protocol]:
-            yield from (row for row, *_ in measure(fitted, split, parts, database, fit_seconds))
+    rows = []
+    with reporting() as progress:
+        runs = list(product(methods, databases))
+        for number, (method, protocol) in enumerate(runs):
+            step = f"evaluating: {method.info.name}, {protocol} database"
+            progress(number, len(runs), step)
+            split = make_split(data, protocol, seed=seed, groups="family")
+            parts, started = split.parts(data), time.perf_counter()
+            fitted = clone(method).fit(parts.train.views, parts.train.labels)
+            fit_seconds = time.perf_counter() - started
+            for database in databases[protocol]:
+                measured = measure(fitted, split, parts, database, fit_seconds)
+                rows += [row for row, *_ in measured]
+    return data, rows, time.perf_counter() - began
 
 
 def _print(data: Any, rows: list[Any], seconds: float) -> None:
