@@ -4,7 +4,7 @@ import os
 import shlex
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import datetime
@@ -49,8 +49,6 @@ from acqh.errors import AcqhError, CollectionError, InvalidInputError
 _WATCH_SECONDS = 2.0
 # Seconds that a change waits for another one: retraining takes minutes.
 _TIMEOUT_SECONDS = 3_600.0
-# Options whose names differ from the settings in Python.
-_RENAMED = {"random_state": "--seed", "n_codebooks": "--bytes"}
 
 SourceArgument = Annotated[
     Path,
@@ -677,11 +675,8 @@ def _check(path: Path) -> tuple[Any, str]:
     report = check(path)
     if not isinstance(report, BundleReport):
         notes = "".join(f" {note[0].upper()}{note[1:]}." for note in report.notes)
-        options = " ".join(_as_options(report.settings or {}))
-        contents = f"a collection of {count(report.n_items, 'item')}, {report.n_bytes:,} bytes."
-        if output.verbose and options:
-            contents += f" Built with {options}."
-        return report, contents + notes
+        items = count(report.n_items, "item")
+        return report, f"a collection of {items}, {report.n_bytes:,} bytes.{notes}"
     if report.kind == "code-parts" and report.ok:
         from acqh.scale import CodeParts
 
@@ -692,23 +687,6 @@ def _check(path: Path) -> tuple[Any, str]:
         f"{report.kind}{title}, {count(report.n_members, 'file')}, {report.n_bytes:,} bytes, "
         f"format {report.version}."
     )
-
-
-def _as_options(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the options of ``acqh build`` that a collection was built with."""
-    for name, value in settings.items():
-        option = _RENAMED.get(name) or f"--{name.replace('_', '-')}"
-        if value is True:
-            yield option
-        elif name == "targets" and value:
-            weights = (f"{view}={target['weight']:g}" for view, target in value.items())
-            yield f"{option} {','.join(weights)}"
-        elif name == "max_pixels" and value:
-            yield f"--max-megapixels {value / 1e6:g}"
-        elif name == "ocr" and value:
-            yield "--ocr-all" if value == "all" else "--ocr"
-        elif value is not None and value is not False:
-            yield f"{option} {shlex.quote(str(value))}"
 
 
 DownloadOption = Annotated[
