@@ -146,16 +146,17 @@ class Results:
         Raises CorruptBundleError if the file of curves is missing or damaged, or lacks the array.
         """
         key = result.record["key"]
-        if key not in self._curves:
-            try:
+        try:
+            if key not in self._curves:
                 self._curves[key] = self.store.curves(key)
-            except (OSError, ValueError, EOFError, BadZipFile) as error:
-                raise _damaged_curves(self.store.path, key, str(error)) from None
-        arrays = self._curves[key]
-        name = name if name in arrays else f"{name}_{result.position}"
-        if name not in arrays:
-            raise _damaged_curves(self.store.path, key, f"no array {name!r}")
-        return arrays[name]
+            arrays = self._curves[key]
+            return arrays[name if name in arrays else f"{name}_{result.position}"]
+        except (OSError, ValueError, EOFError, KeyError, BadZipFile) as error:
+            why = f"no array {error}" if isinstance(error, KeyError) else error
+            raise CorruptBundleError(
+                f"{self.store.path / 'curves' / key}.npz cannot be used: {why}; "
+                f"remove runs/{key}.json to repeat the run"
+            ) from None
 
     def average_precisions(self, result: Result) -> Floats:
         """Return the average precision of every query, NaN if it is undefined."""
@@ -232,10 +233,3 @@ def _chosen(records: Sequence[Record], planned: Collection[str]) -> list[Record]
         if name not in best or rank(record) > rank(best[name]):
             best[name] = record
     return list(best.values())
-
-
-def _damaged_curves(path: Path, key: str, why: str) -> CorruptBundleError:
-    return CorruptBundleError(
-        f"{path / 'curves' / key}.npz cannot be used: {why}; "
-        f"remove runs/{key}.json to repeat the run"
-    )

@@ -207,10 +207,19 @@ def plan(
     datasets = _as_list(data) or [
         info.name for info in list_datasets(folder) if info.is_available and info.n_labels
     ]
-    sources = _open_all(datasets, folder, Path(out))
-    if official:
-        for source in sources.values():
+    sources: dict[str, BenchData] = {}  # by the argument that opens the data in another process
+    in_memory: dict[str, MultiViewData] = {}
+    for dataset in datasets:
+        if isinstance(dataset, MultiViewData):
+            argument = str(_place(dataset, Path(out)))
+            in_memory[argument], source = dataset, of_memory(dataset)
+        else:
+            argument, source = fspath(dataset), open_data(fspath(dataset), folder)
+        if any(source.data.name == other.data.name for other in sources.values()):
+            raise InvalidInputError(f"two data sets have the name {source.data.name!r}; rename one")
+        if official:
             official_rows(source.data, official if isinstance(official, str) else "")
+        sources[argument] = source
     runs = plan_runs(
         sources.values(),
         variants,
@@ -222,11 +231,6 @@ def plan(
     )
     arguments = {source.data.name: argument for argument, source in sources.items()}
     settings = WorkerSettings(n_threads, arguments, folder, method_files)
-    in_memory = {
-        str(_place(dataset, Path(out))): dataset
-        for dataset in datasets
-        if isinstance(dataset, MultiViewData)
-    }
     return Plan(tuple(runs), Store(out), settings, in_memory)
 
 
@@ -345,20 +349,6 @@ def _protocols(protocol: str | Iterable[str] | None) -> tuple[str, ...]:
     # Training items in the database inflate results, so the strict variant is always run too.
     strict = ("unlabelled",) if "field" in requested else ()
     return tuple(dict.fromkeys((*requested, *strict)))
-
-
-def _open_all(datasets: Iterable[Any], data_dir: str | None, out: Path) -> dict[str, BenchData]:
-    """Return the data by the argument that opens them in another process."""
-    opened: dict[str, BenchData] = {}
-    for dataset in datasets:
-        if isinstance(dataset, MultiViewData):
-            argument, source = str(_place(dataset, out)), of_memory(dataset)
-        else:
-            argument, source = fspath(dataset), open_data(fspath(dataset), data_dir)
-        if any(source.data.name == other.data.name for other in opened.values()):
-            raise InvalidInputError(f"two data sets have the name {source.data.name!r}; rename one")
-        opened[argument] = source
-    return opened
 
 
 def _place(data: MultiViewData, out: Path) -> Path:
