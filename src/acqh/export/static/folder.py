@@ -14,7 +14,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from acqh._core.files import atomic_write, sync_file
+from acqh._core.files import sync_file
+from acqh.io.write import replace_file
 
 START = "index.html"
 # Marks the folder of a site; written first.
@@ -48,7 +49,7 @@ class SiteFolder:
             if part.is_symlink():
                 raise FileExistsError(f"{part} is a link; a site holds its files itself")
         self.path.mkdir(parents=True, exist_ok=True)
-        _replace(self.path / _MARKER, _MARKER_CONTENT)
+        replace_file(self.path / _MARKER, _MARKER_CONTENT)
         self.parts["page"] = len(_MARKER_CONTENT)
 
     def put(self, part: str, name: str, content: bytes) -> str:
@@ -76,7 +77,7 @@ class SiteFolder:
         else:
             for name in self.files:
                 sync_file(self.path / name)
-        _replace(self.path / START, content)
+        replace_file(self.path / START, content)
         unneeded = [path for path in self._exported() if self._name(path) not in self.files]
         for path in unneeded:
             path.unlink()
@@ -120,11 +121,6 @@ class SiteFolder:
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.path).as_posix()
-
-
-def _replace(target: Path, content: bytes) -> None:
-    with atomic_write(target) as temporary:
-        temporary.write_bytes(content)
 
 
 def digest(content: bytes) -> str:
