@@ -18,6 +18,24 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run tutorials first: each takes long, and workers then share the short tests at the end."""
+    items.sort(key=lambda item: "test_tutorials" not in item.nodeid)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_flushing() -> Iterator[None]:
+    """Let files be written without waiting for the disk: no test loses power.
+
+    Thousands of files are flushed, each in some milliseconds.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)  # fails for closed files, too
+        if hasattr(os, "sync"):
+            patch.setattr(os, "sync", lambda: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """Return the folder with the real data sets; skip the test if they are not available."""

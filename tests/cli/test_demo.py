@@ -29,6 +29,16 @@ def few(monkeypatch):
     return some
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Return a folder with the collection that the demo builds of every 40th emoji."""
+    folder, some = tmp_path_factory.mktemp("cache"), list(demo.emoji_items())[::40]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, "emoji_items", lambda: iter(some))
+        demo.emoji_collection(folder, no_progress)
+    return folder
+
+
 def generation(path):
     with Collection.open(path) as collection:
         return collection.generation
@@ -104,22 +114,21 @@ def test_the_web_interface_is_served_where_somebody_can_stop_it(
         assert (f"acqh serve {tmp_path}" in shown) is not serves
 
 
-def test_without_a_terminal_searches_are_printed(few, tmp_path):
-    done = CliRunner().invoke(app, ["demo", "--cache-dir", str(tmp_path), "--json"])
+def test_without_a_terminal_searches_are_printed(cache):
+    done = CliRunner().invoke(app, ["demo", "--cache-dir", str(cache), "--json"])
     answer = json.loads(done.stdout)
     assert list(answer["searches"]) == demo.EXAMPLES
     assert all(len(names) == 5 for names in answer["searches"].values())
 
 
-def test_the_demo_serves_the_web_interface(few, tmp_path):
-    demo.emoji_collection(tmp_path, no_progress)
-    command = [sys.executable, "-m", "acqh", "demo", "--serve", "--cache-dir", str(tmp_path)]
+def test_the_demo_serves_the_web_interface(cache):
+    command = [sys.executable, "-m", "acqh", "demo", "--serve", "--cache-dir", str(cache)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ)) as done:
         try:
             address = re.search(r"at (http://\S+)$", next(filter(is_address, done.stderr)))[1]
             with httpx.Client(base_url=address, trust_env=False) as client:
                 stats = client.get("/info").json()
-                assert (stats["n_items"], stats["examples"]) == (len(few), demo.EXAMPLES)
+                assert (stats["n_items"], stats["examples"]) == (48, demo.EXAMPLES)
                 assert "<title>acqh</title>" in client.get("/").text
         finally:
             done.send_signal(signal.SIGINT)

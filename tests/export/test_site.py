@@ -61,7 +61,7 @@ console.log(JSON.stringify(found));
 
 @pytest.fixture(scope="module")
 def collection(tmp_path_factory):
-    """Emoji by their texts: every third, with a path as id and columns that are not published."""
+    """Emoji by their texts: every sixth, with a path as id and columns that are not published."""
     items = [
         Item(
             text=item.text,
@@ -74,10 +74,10 @@ def collection(tmp_path_factory):
                 "sha256": f"{number:064x}",
             },
         )
-        for number, item in enumerate(list(emoji_items())[::3])
+        for number, item in enumerate(list(emoji_items())[::6])
     ]
     path = tmp_path_factory.mktemp("emoji") / "emoji.acqh"
-    with Collection.build(items, path) as collection:
+    with Collection.build(items, path, n_codebooks=4) as collection:
         yield collection
 
 
@@ -141,7 +141,7 @@ def test_a_site_with_words_of_paths_gives_the_hits_of_the_collection(node, tmp_p
     ]
     queries += ["annas garden", "snow boats", "reds", "copy", "blue sky", "old car", "7", "sea 12"]
     assert len(queries) == 50
-    Collection.build(tmp_path / "photos", tmp_path / "a.acqh").close()
+    Collection.build(tmp_path / "photos", tmp_path / "a.acqh", n_codebooks=2).close()
     with Collection.open(tmp_path / "a.acqh", query_encoder="fast") as collection:
         site(collection, tmp_path / "public", index_all_fields=True, fields=["bytes"])
         expected = [collection.search(text, k=10).hits for text in queries]
