@@ -19,7 +19,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from acqh import __version__
 from acqh.cli import collections, demo, export, features, research, search
-from acqh.cli._options import flag
+from acqh.cli._options import PANEL_OF, flag, option
 from acqh.cli._output import in_options, output
 from acqh.errors import AcqhError
 
@@ -47,8 +47,9 @@ class _PlainHelp:
                     param.help = f"{param.help} One of {label.replace('|', ', ')}."
             if isinstance(param, TyperArgument):
                 param.display_type_rich = lambda **_: ""  # type: ignore[method-assign]
-            if "--help" in param.opts and isinstance(self, TyperCommand):
-                param.rich_help_panel = "Output"
+            is_listed = "--help" not in param.opts or isinstance(self, TyperCommand)
+            if isinstance(param, TyperOption) and is_listed:
+                param.rich_help_panel = param.rich_help_panel or PANEL_OF.get(param.name or "")
             # The text of the option has its range, if it matters.
             param._get_number_range_help_str = lambda: None
         return sorted(params, key=lambda param: param.rich_help_panel == "Output")
@@ -157,18 +158,10 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
 _log = logging.getLogger(__name__)
 # Every command takes these, except that serve and open print no result.
 _SHARED = {
-    "as_json": Annotated[bool, flag("json", "Print the result as JSON.", "Output")],
-    "verbose": Annotated[
-        bool,
-        typer.Option("--verbose", "-v", help="Show details, a log and tracebacks.",
-                     rich_help_panel="Output"),
-    ],
-    "quiet": Annotated[
-        bool,
-        typer.Option("--quiet", "-q", help="Show results and errors only.",
-                     rich_help_panel="Output"),
-    ],
-}  # fmt: skip
+    "as_json": Annotated[bool, flag("json", "Print the result as JSON.")],
+    "verbose": Annotated[bool, option("Show details, a log and tracebacks.", "--verbose", "-v")],
+    "quiet": Annotated[bool, option("Show results and errors only.", "--quiet", "-q")],
+}
 
 
 def _command(function: Callable[..., None]) -> Callable[..., None]:

@@ -11,67 +11,86 @@ from acqh._core.fields import FILE, IMAGE_FIELDS, Language
 from acqh.cli._output import reporting
 from acqh.errors import AcqhError, CollectionError, InvalidInputError
 
+# Panels of the help, and the parameters whose options they list.
+_PANELS = {
+    "Access": "token token_file write_token write_token_file",
+    "Changes": "clean delete dry_run forget",
+    "Contents": "base_url captions codes fields index_all_fields metadata thumbnails",
+    "Encoders": "encoder image_encoder language query_encoder text_encoder",
+    "Filters": "where",
+    "Input": "clear data_dir download features image_root items items_column label_separator "
+    "max_megapixels modality model ocr ocr_all queries queries_column rerank source strict watch",
+    "Measure": "at",
+    "Methods": "method_files methods trivial",
+    "Model": "by_labels metric n_bytes n_codebooks n_components seed similarity sweep targets "
+    "train_size",
+    "Network": "host open_browser port root_path serve workers",
+    "One item": "identifier label text",
+    "Output": "append as_json cache_dir evaluate help k keep list_removable nul out overwrite "
+    "paths plot quiet verbose",
+    "Protocol": "protocol split splits",
+    "Query": "dates image image_weight like mode text_weight",
+    "Resources": "chunk_size dask device rerank_k shards threads",
+    "Runs": "retry_failed",
+    "Web interface": "originals suggestions",
+}
+PANEL_OF = {name: panel for panel, names in _PANELS.items() for name in names.split()}
 
-def option(text: str, panel: str | None, *names: str, **settings: Any) -> Any:
-    """Return an option with this help, in a panel of the help; `settings`: of `typer.Option`."""
+
+def option(text: str, *names: str, panel: str | None = None, **settings: Any) -> Any:
+    """Return an option with this help; `settings`: of `typer.Option`.
+
+    `panel`: where the help lists it, if not in the panel of `PANEL_OF`.
+    """
     return Option(*names, help=text, rich_help_panel=panel, **settings)
 
 
 def flag(name: str, text: str, panel: str | None = None) -> Any:
     """Return an option without a value."""
-    return option(text, panel, f"--{name}")
+    return option(text, f"--{name}", panel=panel)
 
 
 CollectionArgument = Annotated[
     Path, Argument(metavar="COLLECTION", help="Collection made by acqh build or acqh sync.")
 ]
 ModelArgument = Annotated[Path, Argument(metavar="MODEL", help="Model made by acqh fit.")]
-OverwriteOption = Annotated[bool, flag("overwrite", "Replace the output if it exists.", "Output")]
-ComponentsOption = Annotated[int, option("Dimensions of query vectors.", "Model", min=1)]
-BytesOption = Annotated[
-    int, option("Bytes per item, from 1 to 16.", "Model", "--bytes", min=1, max=16)
-]
-ChunkSizeOption = Annotated[int, option("Number of rows in memory at a time.", "Resources", min=1)]
+OverwriteOption = Annotated[bool, flag("overwrite", "Replace the output if it exists.")]
+ComponentsOption = Annotated[int, option("Dimensions of query vectors.", min=1)]
+BytesOption = Annotated[int, option("Bytes per item, from 1 to 16.", "--bytes", min=1, max=16)]
+ChunkSizeOption = Annotated[int, option("Number of rows in memory at a time.", min=1)]
 DataDirOption = Annotated[
     Path | None,
     option(
-        "Folder with the data files. Default: the environment variable ACQH_DATA.",
-        "Input",
-        metavar="DIR",
+        "Folder with the data files. Default: the environment variable ACQH_DATA.", metavar="DIR"
     ),
 ]
-SeedOption = Annotated[int, option("Random seed.", "Model", min=0)]
+SeedOption = Annotated[int, option("Random seed.", min=0)]
 MegapixelsOption = Annotated[
     float | None,
     option(
         "Skip images of more megapixels; a JPEG may have four times as many. Default: 64.",
-        "Input",
         "--max-megapixels",
         min=1e-6,
         metavar="N",
     ),
 ]
 LabelSeparatorOption = Annotated[
-    str | None, option("Separator of labels in a table. Default: |.", "Input", metavar="TEXT")
+    str | None, option("Separator of labels in a table. Default: |.", metavar="TEXT")
 ]
 ItemsColumnOption = Annotated[
     str | None,
-    option("Array or column with the items, if the file has several.", "Input", metavar="NAME"),
+    option("Array or column with the items, if the file has several.", metavar="NAME"),
 ]
 QueriesColumnOption = Annotated[
     str | None,
-    option("Array or column with the queries, if the file has several.", "Input", metavar="NAME"),
+    option("Array or column with the queries, if the file has several.", metavar="NAME"),
 ]
 DaskOption = Annotated[
     str | None,
-    option(
-        "Run on a Dask cluster. 'local' starts one process per core.",
-        "Resources",
-        metavar="ADDRESS",
-    ),
+    option("Run on a Dask cluster. 'local' starts one process per core.", metavar="ADDRESS"),
 ]
 DeviceOption = Annotated[
-    str | None, option("Run on this device (extra torch).", "Resources", metavar="cpu|cuda")
+    str | None, option("Run on this device (extra torch).", metavar="cpu|cuda")
 ]
 TargetsOption = Annotated[
     str | None,
@@ -79,7 +98,6 @@ TargetsOption = Annotated[
         "Weights of labels and views in training, such as labels=0.5,text=0.5. "
         "Default: labels if there are any, otherwise all views; for a collection labels=0.42 "
         "and the rest for images and texts.",
-        "Model",
         metavar="NAME=N,...",
     ),
 ]
@@ -87,7 +105,6 @@ QueryEncoderOption = Annotated[
     Literal["default", "fast"],
     option(
         "Encoder of query texts: that of the collection, or fast static embeddings.",
-        "Encoders",
         envvar="ACQH_QUERY_ENCODER",
     ),
 ]
@@ -95,20 +112,16 @@ LanguageOption = Annotated[
     Language,
     option(
         "Language of the texts (ISO 639-1). All but English need the extra languages.",
-        "Encoders",
         envvar="ACQH_LANGUAGE",
     ),
 ]
-PortOption = Annotated[
-    int, option("Port to listen on; 0 takes a free one.", "Network", min=0, max=65535)
-]
+PortOption = Annotated[int, option("Port to listen on; 0 takes a free one.", min=0, max=65535)]
 WhereOption = Annotated[
     list[str] | None,
     option(
         "Use only items with this value, such as label=dog, date=2021-07, kind=photo or "
         "tag=violin. Also 'date>=2023-01-31', 'year>2005', kind!=photo, or tag~vio (contains). "
         "May be repeated: all must hold.",
-        "Filters",
         metavar="FIELD=VALUE",
     ),
 ]

@@ -63,7 +63,6 @@ ImageEncoderOption = Annotated[
     str,
     option(
         "Image encoder: efficientnet, hog or a CLIP model. 'auto' takes the best installed one.",
-        "Encoders",
         metavar="NAME",
     ),
 ]
@@ -71,7 +70,6 @@ TextEncoderOption = Annotated[
     str,
     option(
         "Text encoder: minilm, tfidf or a CLIP model. 'auto' takes the best installed one.",
-        "Encoders",
         metavar="NAME",
     ),
 ]
@@ -80,26 +78,19 @@ EncoderOption = Annotated[
     option(
         "CLIP model for images and texts: a name that acqh encoders lists, OWNER/NAME on the "
         "Hugging Face Hub, or a folder. Downloaded if needed.",
-        "Encoders",
         metavar="NAME",
     ),
 ]
 ImageRootOption = Annotated[
     Path | None,
-    option(
-        "Folder with the images of a table. Default: the folder of the table.",
-        "Input",
-        metavar="DIR",
-    ),
+    option("Folder with the images of a table. Default: the folder of the table.", metavar="DIR"),
 ]
-StrictOption = Annotated[
-    bool, flag("strict", "Stop at the first item that cannot be read.", "Input")
-]
+StrictOption = Annotated[bool, flag("strict", "Stop at the first item that cannot be read.")]
 OcrOption = Annotated[
-    bool, flag("ocr", "Read the text in images that look like documents or screenshots.", "Input")
+    bool, flag("ocr", "Read the text in images that look like documents or screenshots.")
 ]
 OcrAllOption = Annotated[
-    bool, flag("ocr-all", "Read the text in all images: 1 to 10 s of processor time each.", "Input")
+    bool, flag("ocr-all", "Read the text in all images: 1 to 10 s of processor time each.")
 ]
 
 
@@ -119,7 +110,6 @@ def build(
         int | None,
         option(
             "Dimensions of query vectors. Default: 256 for photos without captions, otherwise 128.",
-            "Model",
             min=1,
         ),
     ] = None,
@@ -127,7 +117,7 @@ def build(
     targets: TargetsOption = None,
     seed: SeedOption = 0,
     out: Annotated[
-        Path | None, option("Collection to create. Default: SOURCE.acqh.", "Output", metavar="PATH")
+        Path | None, option("Collection to create. Default: SOURCE.acqh.", metavar="PATH")
     ] = None,
     overwrite: OverwriteOption = False,
 ) -> None:
@@ -240,7 +230,7 @@ def open_folder(
     ],
     port: PortOption = 0,
     watch: Annotated[
-        bool, flag("watch", "Keep the collection in sync while the folder changes.", "Input")
+        bool, flag("watch", "Keep the collection in sync while the folder changes.")
     ] = False,
     max_megapixels: MegapixelsOption = None,
 ) -> None:
@@ -326,25 +316,22 @@ def add(
     table: Annotated[
         Path | None, Argument(metavar="TABLE", help="Table as for acqh build, or use options.")
     ] = None,
-    image: Annotated[Path | None, option("Image of one item.", "One item", metavar="FILE")] = None,
-    text: Annotated[str, option("Text of the item.", "One item")] = "",
+    image: Annotated[
+        Path | None, option("Image of one item.", metavar="FILE", panel="One item")
+    ] = None,
+    text: Annotated[str, option("Text of the item.")] = "",
     label: Annotated[
-        list[str] | None, option("Label of the item; may be repeated.", "One item", metavar="NAME")
+        list[str] | None, option("Label of the item; may be repeated.", metavar="NAME")
     ] = None,
     identifier: Annotated[
         str | None,
         option(
-            "Id of the item. Default: the path of its image, or a digest.",
-            "One item",
-            "--id",
-            metavar="ID",
+            "Id of the item. Default: the path of its image, or a digest.", "--id", metavar="ID"
         ),
     ] = None,
     label_separator: LabelSeparatorOption = None,
     max_megapixels: MegapixelsOption = None,
-    overwrite: Annotated[
-        bool, flag("overwrite", "Replace items that have the same ids.", "Output")
-    ] = False,
+    overwrite: Annotated[bool, flag("overwrite", "Replace items that have the same ids.")] = False,
     strict: StrictOption = False,
 ) -> None:
     """Add the items of a table, or one item.
@@ -386,7 +373,7 @@ def annotate(
     ],
     label_separator: LabelSeparatorOption = None,
     clear: Annotated[
-        bool, flag("clear", "Let empty cells delete the text, labels or field.", "Input")
+        bool, flag("clear", "Let empty cells delete the text, labels or field.")
     ] = False,
 ) -> None:
     """Update captions, labels and other fields from a table.
@@ -444,16 +431,14 @@ def sync(
     ] = None,
     delete: Annotated[
         bool,
-        flag("delete", "Remove the items of missing photos, even if they are many.", "Changes"),
+        flag("delete", "Remove the items of missing photos, even if they are many."),
     ] = False,
     dry_run: Annotated[
-        bool, flag("dry-run", "Print what would change, and change nothing.", "Changes")
+        bool, flag("dry-run", "Print what would change, and change nothing.")
     ] = False,
     forget: Annotated[
         bool,
-        flag(
-            "forget", "Also discard the remembered captions and labels of removed items.", "Changes"
-        ),
+        flag("forget", "Also discard the remembered captions and labels of removed items."),
     ] = False,
     max_megapixels: MegapixelsOption = None,
 ) -> None:
@@ -603,7 +588,6 @@ def duplicates(
         flag(
             "list-removable",
             "Compare the original files, and print those that the best of each group can replace.",
-            "Output",
         ),
     ] = False,
 ) -> None:
@@ -647,7 +631,7 @@ def verify(
         Path, Argument(metavar="PATH", help="Collection, index, codes or model made by acqh.")
     ],
     clean: Annotated[
-        bool, flag("clean", "Also remove files that interrupted builds left.", "Changes")
+        bool, flag("clean", "Also remove files that interrupted builds left.")
     ] = False,
 ) -> None:
     """Check every byte of a collection, an index, codes or a model.
@@ -692,9 +676,7 @@ def _check(path: Path) -> tuple[Any, str]:
 DownloadOption = Annotated[
     str | None,
     option(
-        "Download a CLIP model, such as siglip or OWNER/NAME@REVISION, and exit.",
-        "Input",
-        metavar="NAME",
+        "Download a CLIP model, such as siglip or OWNER/NAME@REVISION, and exit.", metavar="NAME"
     ),
 ]
 

@@ -25,30 +25,23 @@ EXAMPLES = ["sad cat", "red flower", "happy birthday", "fast car", "morning coff
 def demo(
     evaluate: Annotated[
         bool,
-        flag("evaluate", "Also measure the search with and without labels, as a table.", "Output"),
+        flag("evaluate", "Also measure the search with and without labels, as a table."),
     ] = False,
     serve: Annotated[
         bool | None,
         option(
             "Start the web interface, until Ctrl-C. Default: on a terminal, unless the "
             "environment variable CI is set or --json is passed.",
-            "Network",
             "--serve/--no-serve",
         ),
     ] = None,
-    open_browser: Annotated[
-        bool, option("Open the browser.", "Network", "--open/--no-open", "-o")
-    ] = True,
+    open_browser: Annotated[bool, option("Open the browser.", "--open/--no-open", "-o")] = True,
     port: PortOption = 0,
     cache_dir: Annotated[
         Path | None,
-        option(
-            "Folder that keeps the collection. Default: the cache of the user.",
-            "Output",
-            metavar="DIR",
-        ),
+        option("Folder that keeps the collection. Default: the cache of the user.", metavar="DIR"),
     ] = None,
-    seed: Annotated[int, option("Random seed of the evaluation.", "Output", min=0)] = 0,
+    seed: Annotated[int, option("Random seed of the evaluation.", min=0, panel="Output")] = 0,
 ) -> None:
     """Search 1,906 emoji by text in the browser.
 

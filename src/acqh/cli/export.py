@@ -25,10 +25,10 @@ SourceArgument = Annotated[
         help="Collection made by acqh build, or index made by acqh compress or acqh index.",
     ),
 ]
-FileOption = Annotated[Path, option("File to write.", "Output", metavar="FILE")]
-CodesOption = Annotated[bool, flag("codes", "Write codes instead of vectors.", "Contents")]
+FileOption = Annotated[Path, option("File to write.", metavar="FILE")]
+CodesOption = Annotated[bool, flag("codes", "Write codes instead of vectors.")]
 MetadataOption = Annotated[
-    bool, option("Also write texts, labels and fields.", "Contents", "--metadata/--no-metadata")
+    bool, option("Also write texts, labels and fields.", "--metadata/--no-metadata")
 ]
 
 
@@ -38,18 +38,14 @@ def site(
         Path | None,
         option(
             "Folder to write. A site in it is updated. Default: the name of COLLECTION with -site.",
-            "Output",
             metavar="DIR",
         ),
     ] = None,
-    captions: Annotated[
-        bool, option("Publish texts.", "Contents", "--captions/--no-captions")
-    ] = True,
+    captions: Annotated[bool, option("Publish texts.", "--captions/--no-captions")] = True,
     fields: Annotated[
         str,
         option(
             "Fields to publish, such as date,author. Default: none.",
-            "Contents",
             metavar="NAME,...",
             show_default=False,
         ),
@@ -59,7 +55,6 @@ def site(
         option(
             "Longest side of thumbnails in pixels: none, 48, 64, 96, 128, 160 or 320. Above "
             "128 they are made from the original files.",
-            "Contents",
             metavar="N",
         ),
     ] = "128",
@@ -69,17 +64,12 @@ def site(
             "index-all-fields",
             "Also publish names of files, words of folders and all fields, texts of images, and "
             "the days of dates, so that they are found.",
-            "Contents",
         ),
     ] = False,
     where: WhereOption = None,
     base_url: Annotated[
         str | None,
-        option(
-            "Address of the folder with the original images, to link to them.",
-            "Contents",
-            metavar="URL",
-        ),
+        option("Address of the folder with the original images, to link to them.", metavar="URL"),
     ] = None,
 ) -> None:
     """Write a search site: a folder of files for any web host.

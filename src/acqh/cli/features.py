@@ -43,26 +43,19 @@ from acqh.errors import InvalidInputError
 
 PlotOption = Annotated[
     Path | None,
-    option(
-        "Plot recall against bytes per item to a .svg, .png or .pdf file.", "Output", metavar="FILE"
-    ),
+    option("Plot recall against bytes per item to a .svg, .png or .pdf file.", metavar="FILE"),
 ]
 RerankOption = Annotated[
     Path | None,
     option(
         "Re-rank hits by the vectors of this .npy file, in the order of the items: the "
         "vectors themselves, or those of acqh compress --keep.",
-        "Input",
         metavar="FILE",
     ),
 ]
 RerankKOption = Annotated[
     int | None,
-    option(
-        "Number of hits to re-rank per query. Default: 200, or k if that is more.",
-        "Resources",
-        min=1,
-    ),
+    option("Number of hits to re-rank per query. Default: 200, or k if that is more.", min=1),
 ]
 DataArgument = Annotated[
     str,
@@ -75,13 +68,13 @@ IndexesArgument = Annotated[
 ]
 SimilarityOption = Annotated[
     Literal["shared", "dot", "cosine", "jaccard"],
-    option("Similarity of items by their labels.", "Model"),
+    option("Similarity of items by their labels."),
 ]
 
 
 def fit(
     data: DataArgument,
-    out: Annotated[Path, option("Model to write.", "Output", metavar="DIR")],
+    out: Annotated[Path, option("Model to write.", metavar="DIR")],
     n_components: ComponentsOption = 32,
     n_codebooks: BytesOption = 4,
     similarity: SimilarityOption = "shared",
@@ -131,12 +124,11 @@ def encode(
         Path,
         option(
             "File .npy to write, or folder. An interrupted run into a folder continues.",
-            "Output",
             metavar="PATH",
         ),
     ],
     by_labels: Annotated[
-        bool, flag("by-labels", "Encode items that have labels from their labels.", "Model")
+        bool, flag("by-labels", "Encode items that have labels from their labels.")
     ] = False,
     chunk_size: ChunkSizeOption = 65_536,
     device: DeviceOption = None,
@@ -183,9 +175,9 @@ def encode(
 def index(
     model: ModelArgument,
     codes: Annotated[list[Path], Argument(metavar="CODES", help="Codes made by acqh encode.")],
-    out: Annotated[Path, option("Index to write.", "Output", metavar="DIR")],
+    out: Annotated[Path, option("Index to write.", metavar="DIR")],
     shards: Annotated[
-        int | None, option("Number of shards, which are searched as one index.", "Resources", min=1)
+        int | None, option("Number of shards, which are searched as one index.", min=1)
     ] = None,
     dask: DaskOption = None,
     overwrite: OverwriteOption = False,
@@ -257,22 +249,19 @@ def compress(
     ],
     queries: Annotated[
         str | None,
-        option("Sample of query vectors, to optimize the codes for.", "Input", metavar="FILE"),
+        option("Sample of query vectors, to optimize the codes for.", metavar="FILE"),
     ] = None,
     items_column: ItemsColumnOption = None,
     queries_column: QueriesColumnOption = None,
-    n_bytes: Annotated[
-        int, option("Bytes per item, from 1 to 64.", "Model", "--bytes", min=1, max=64)
-    ] = 8,
+    n_bytes: Annotated[int, option("Bytes per item, from 1 to 64.", "--bytes", min=1, max=64)] = 8,
     metric: Annotated[
         Literal["ip", "cosine", "l2"],
-        option("Inner product, cosine similarity or Euclidean distance.", "Model"),
+        option("Inner product, cosine similarity or Euclidean distance."),
     ] = "ip",
     append: Annotated[
         Path | None,
         option(
             "Add the vectors to this index, with its codebooks, instead of writing a new one.",
-            "Output",
             metavar="INDEX",
         ),
     ] = None,
@@ -280,8 +269,7 @@ def compress(
         Literal["float16", "int8"] | None,
         option(
             "Also write the vectors in 2 bytes or 1 byte per dimension, to re-rank by, as "
-            "DIR.float16.npy or DIR.int8.npy without the suffix of DIR.",
-            "Output",
+            "DIR.float16.npy or DIR.int8.npy without the suffix of DIR."
         ),
     ] = None,
     rerank: RerankOption = None,
@@ -289,18 +277,15 @@ def compress(
         str | None,
         option(
             "Measure several numbers of bytes per item, such as 2,4,8, and write no index.",
-            "Model",
             metavar="N,N,...",
         ),
     ] = None,
-    train_size: Annotated[
-        int, option("Largest number of items to train on.", "Model", min=1)
-    ] = 65_536,
+    train_size: Annotated[int, option("Largest number of items to train on.", min=1)] = 65_536,
     seed: SeedOption = 0,
     chunk_size: ChunkSizeOption = 16_384,
     device: DeviceOption = None,
     dask: DaskOption = None,
-    out: Annotated[Path | None, option("Index to write.", "Output", metavar="DIR")] = None,
+    out: Annotated[Path | None, option("Index to write.", metavar="DIR")] = None,
     plot: PlotOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
@@ -456,16 +441,14 @@ def recall(
     indexes: Annotated[
         list[Path], Argument(metavar="INDEX", help="Indexes of acqh or Faiss, or tables of ids.")
     ],
-    items: Annotated[str, option("Vectors that were indexed.", "Input", metavar="FILE")],
-    queries: Annotated[str, option("Query vectors.", "Input", metavar="FILE")],
+    items: Annotated[str, option("Vectors that were indexed.", metavar="FILE")],
+    queries: Annotated[str, option("Query vectors.", metavar="FILE")],
     items_column: ItemsColumnOption = None,
     queries_column: QueriesColumnOption = None,
-    at: Annotated[
-        str, option("Numbers of hits to measure.", "Measure", metavar="N,...")
-    ] = "1,10,100",
+    at: Annotated[str, option("Numbers of hits to measure.", metavar="N,...")] = "1,10,100",
     metric: Annotated[
         Literal["ip", "cosine", "l2"] | None,
-        option("Metric of the exact search. Default: that of the indexes, or ip.", "Measure"),
+        option("Metric of the exact search. Default: that of the indexes, or ip.", panel="Measure"),
     ] = None,
     rerank: RerankOption = None,
     rerank_k: RerankKOption = None,
@@ -544,27 +527,24 @@ def query(
     queries: Annotated[str, Argument(metavar="QUERIES", help="File or folder of query vectors.")],
     model: Annotated[
         Path | None,
-        option("Model made by acqh fit, if the queries are features.", "Input", metavar="DIR"),
+        option("Model made by acqh fit, if the queries are features.", metavar="DIR"),
     ] = None,
     modality: Annotated[
         str | None,
         option(
             "Modality of the queries, such as image or text; or their array in the file.",
-            "Input",
             metavar="NAME",
         ),
     ] = None,
-    k: Annotated[int, option("Number of hits per query.", "Output", "-k", min=1)] = 10,
+    k: Annotated[int, option("Number of hits per query.", "-k", min=1)] = 10,
     rerank: RerankOption = None,
     rerank_k: RerankKOption = None,
     out: Annotated[
         Path | None,
-        option("File .csv or .parquet to write. Default: print CSV.", "Output", metavar="FILE"),
+        option("File .csv or .parquet to write. Default: print CSV.", metavar="FILE"),
     ] = None,
     overwrite: OverwriteOption = False,
-    chunk_size: Annotated[
-        int, option("Number of queries in memory at a time.", "Resources", min=1)
-    ] = 8_192,
+    chunk_size: Annotated[int, option("Number of queries in memory at a time.", min=1)] = 8_192,
     dask: DaskOption = None,
 ) -> None:
     """Search an index with all vectors of a file.

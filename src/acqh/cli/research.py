@@ -18,13 +18,12 @@ DataArgument = Annotated[
 ]
 OutOption = Annotated[
     Path,
-    option("Folder for the results. An interrupted run in it continues.", "Output", metavar="DIR"),
+    option("Folder for the results. An interrupted run in it continues.", metavar="DIR"),
 ]
 MethodsOption = Annotated[
     str,
     option(
         "Methods, such as acqh,dch. 'NAME rbf' or 'NAME kernel' adds kernel features.",
-        "Methods",
         metavar="NAME,...",
     ),
 ]
@@ -34,40 +33,32 @@ MethodFilesOption = Annotated[
     list[str] | None,
     option(
         "A method of your own, such as mine.py:Mine; may be repeated.",
-        "Methods",
         "--method-file",
         metavar="FILE:CLASS",
     ),
 ]
 BytesOption = Annotated[
-    str, option("Bytes per item, from 1 to 16.", "Methods", "--bytes", metavar="N,...")
+    str, option("Bytes per item, from 1 to 16.", "--bytes", metavar="N,...", panel="Methods")
 ]
 SplitsOption = Annotated[
     int | None,
-    option("Number of random splits. Default: 5 with all methods, otherwise 1.", "Protocol", min=1),
+    option("Number of random splits. Default: 5 with all methods, otherwise 1.", min=1),
 ]
 SeedOption = Annotated[
-    int, option("Random seed of the first split; the next ones follow.", "Protocol", min=0)
+    int, option("Random seed of the first split; the next ones follow.", min=0, panel="Protocol")
 ]
 ProtocolOption = Annotated[
     str | None,
     option(
         "Protocols: labelled, unlabelled, label-free or field. Default: the first two.",
-        "Protocol",
         metavar="NAME,...",
     ),
 ]
 SplitOption = Annotated[
     str | None,
-    option(
-        "Split that comes with the data, instead of random ones.",
-        "Protocol",
-        metavar="official|NAME",
-    ),
+    option("Split that comes with the data, instead of random ones.", metavar="official|NAME"),
 ]
-ThreadsOption = Annotated[
-    int | None, option("Number of threads. Default: one per core.", "Resources", min=1)
-]
+ThreadsOption = Annotated[int | None, option("Number of threads. Default: one per core.", min=1)]
 
 
 def bench(
@@ -77,7 +68,7 @@ def bench(
     methods: MethodsOption = "all",
     method_files: MethodFilesOption = None,
     trivial: Annotated[
-        bool, flag("trivial", "Add the trivial baselines label-ridge, cca and random.", "Methods")
+        bool, flag("trivial", "Add the trivial baselines label-ridge, cca and random.")
     ] = False,
     n_bytes: BytesOption = "1,2,4,8,16",
     protocol: ProtocolOption = None,
@@ -85,9 +76,9 @@ def bench(
     seed: SeedOption = 0,
     split: SplitOption = None,
     threads: ThreadsOption = None,
-    retry_failed: Annotated[bool, flag("retry-failed", "Repeat runs that failed.", "Runs")] = False,
+    retry_failed: Annotated[bool, flag("retry-failed", "Repeat runs that failed.")] = False,
     dry_run: Annotated[
-        bool, flag("dry-run", "List the runs with their estimated time, and stop.", "Runs")
+        bool, flag("dry-run", "List the runs with their estimated time, and stop.", panel="Runs")
     ] = False,
 ) -> None:
     """Benchmark methods on data sets.
@@ -189,7 +180,7 @@ def report(
     directory: Annotated[Path, Argument(metavar="DIR", help="Folder of acqh bench.")],
     out: Annotated[
         Path | None,
-        option("Folder to write. Default: the folder report in DIR.", "Output", metavar="DIR"),
+        option("Folder to write. Default: the folder report in DIR.", metavar="DIR"),
     ] = None,
 ) -> None:
     """Write an HTML report with tables and plots from benchmark results.
@@ -262,25 +253,21 @@ def prepare(
     source: Annotated[
         Path,
         option(
-            "Folder with the original files or their .zip archives.",
-            "Input",
-            "--from",
-            metavar="FOLDER",
+            "Folder with the original files or their .zip archives.", "--from", metavar="FOLDER"
         ),
     ],
     data_dir: Annotated[
         Path | None,
         option(
             "Folder to write to. Default: the environment variable ACQH_DATA.",
-            "Output",
             metavar="DIR",
+            panel="Output",
         ),
     ] = None,
     features: Annotated[
         str,
         option(
             "Image features of mirflickr25k: edge histograms, or the built-in network.",
-            "Input",
             metavar="edge|network",
         ),
     ] = "edge",

@@ -42,41 +42,36 @@ WordsArgument = Annotated[
 def search(
     path: CollectionArgument,
     words: WordsArgument = None,
-    image: Annotated[Path | None, option("Image to search for.", "Query", metavar="FILE")] = None,
+    image: Annotated[Path | None, option("Image to search for.", metavar="FILE")] = None,
     like: Annotated[
-        str | None, option("Id or file of an item: find similar ones.", "Query", metavar="ID")
+        str | None, option("Id or file of an item: find similar ones.", metavar="ID")
     ] = None,
     mode: Annotated[
         Literal["hybrid", "keyword", "semantic"],
-        option(
-            "Match keywords in captions, names and labels; semantic similarity; or both.", "Query"
-        ),
+        option("Match keywords in captions, names and labels; semantic similarity; or both."),
     ] = "hybrid",
     dates: Annotated[
         bool,
         option(
             "Understand dates in WORDS as a filter, such as: march 2022, last week.",
-            "Query",
             "--dates/--no-dates",
         ),
     ] = True,
     text_weight: Annotated[
-        float, option("Weight of the words in a query with an image.", "Query", min=0)
+        float, option("Weight of the words in a query with an image.", min=0)
     ] = 1.0,
     image_weight: Annotated[
-        float, option("Weight of the image in a query with words.", "Query", min=0)
+        float, option("Weight of the image in a query with words.", min=0)
     ] = 1.0,
     query_encoder: QueryEncoderOption = "default",
     language: LanguageOption = "auto",
     max_megapixels: MegapixelsOption = None,
     where: WhereOption = None,
-    k: Annotated[int, option("Number of hits.", "Output", "-k", min=1)] = 10,
+    k: Annotated[int, option("Number of hits.", "-k", min=1)] = 10,
     paths: Annotated[
-        bool, option("Print absolute file names only, one per line.", "Output", "--paths")
+        bool, option("Print absolute file names only, one per line.", "--paths")
     ] = False,
-    nul: Annotated[
-        bool, option("Print file names separated by NUL, for xargs -0.", "Output", "-0")
-    ] = False,
+    nul: Annotated[bool, option("Print file names separated by NUL, for xargs -0.", "-0")] = False,
 ) -> None:
     """Search a collection by words, an image, both, or a similar item.
 
@@ -210,7 +205,6 @@ def serve(
         option(
             "Address to listen on. The default admits only this computer; others need "
             "--token or --token-file. Default: 127.0.0.1.",
-            "Network",
             metavar="ADDRESS",
             envvar="ACQH_HOST",
         ),
@@ -219,18 +213,16 @@ def serve(
         int | None,
         option(
             "Port to listen on; 0 takes a free one. Default: 8000.",
-            "Network",
             min=0,
             max=65535,
             envvar="ACQH_PORT",
         ),
     ] = None,
-    open_browser: Annotated[bool, option("Open the browser.", "Network", "--open", "-o")] = False,
+    open_browser: Annotated[bool, option("Open the browser.", "--open", "-o")] = False,
     root_path: Annotated[
         str | None,
         option(
             "Prefix that a proxy adds to every path, such as /photos.",
-            "Network",
             metavar="PATH",
             envvar="ACQH_ROOT_PATH",
         ),
@@ -238,40 +230,29 @@ def serve(
     workers: Annotated[
         int | None,
         option(
-            "Number of processes. Default: one per core, at most 4.",
-            "Network",
-            min=1,
-            envvar="ACQH_WORKERS",
+            "Number of processes. Default: one per core, at most 4.", min=1, envvar="ACQH_WORKERS"
         ),
     ] = None,
     token: Annotated[
         bool,
         flag(
-            "token",
-            "Make a token that readers must send, and print a link and a QR code with it.",
-            "Access",
+            "token", "Make a token that readers must send, and print a link and a QR code with it."
         ),
     ] = False,
     write_token: Annotated[
         bool,
-        flag(
-            "write-token", "Make a token that permits changes, and print a link with it.", "Access"
-        ),
+        flag("write-token", "Make a token that permits changes, and print a link with it."),
     ] = False,
     token_file: Annotated[
         Path | None,
         option(
-            "File with the token that readers must send.",
-            "Access",
-            metavar="FILE",
-            envvar="ACQH_TOKEN_FILE",
+            "File with the token that readers must send.", metavar="FILE", envvar="ACQH_TOKEN_FILE"
         ),
     ] = None,
     write_token_file: Annotated[
         Path | None,
         option(
             "File with the token that permits changes. Default: read-only.",
-            "Access",
             metavar="FILE",
             envvar="ACQH_WRITE_TOKEN_FILE",
         ),
@@ -280,7 +261,6 @@ def serve(
         Path | None,
         option(
             "Folder of the original images. Default: the tracked folders, on this computer only.",
-            "Web interface",
             metavar="DIR",
             exists=True,
             file_okay=False,
@@ -289,10 +269,7 @@ def serve(
     suggestions: Annotated[
         list[str] | None,
         option(
-            "Query to suggest on the start page; may be repeated.",
-            "Web interface",
-            "--suggest",
-            metavar="WORDS",
+            "Query to suggest on the start page; may be repeated.", "--suggest", metavar="WORDS"
         ),
     ] = None,
     query_encoder: QueryEncoderOption = "default",
