@@ -222,3 +222,19 @@ def parse_list(text: str) -> list[str]:
     ['date', 'author']
     """
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def parse_numbers(text: str, option: str, most: int = 1_000_000) -> list[int]:
+    """Return whole numbers between commas; raise BadParameter for others.
+
+    Examples
+    --------
+    >>> parse_numbers("2,4,8", "--bytes")
+    [2, 4, 8]
+    """
+    parts = parse_list(text)
+    if not parts or not all(part.isdecimal() and 1 <= int(part) <= most for part in parts):
+        raise BadParameter(
+            f"{option} takes whole numbers from 1 to {most:,} such as 2,4,8, got {text!r}"
+        )
+    return [int(part) for part in parts]

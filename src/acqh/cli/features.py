@@ -26,6 +26,7 @@ from acqh.cli._options import (
     check_kind,
     flag,
     option,
+    parse_numbers,
     parse_targets,
     working,
 )
@@ -325,7 +326,7 @@ def compress(
         if out is not None or keep is not None:
             raise BadParameter("--sweep writes no index; remove --out and --keep, or --sweep")
         _check_plot(plot, overwrite)
-        sizes = _numbers(sweep, "--sweep")
+        sizes = parse_numbers(sweep, "--sweep", most=64)
         with working(dask) as execution:
             reports, enough = measure_sizes(items, queries, sizes, **options, **execution)
         _print_sweep(reports, enough, partial(_draw, plot))
@@ -371,13 +372,6 @@ def _append(path: Path, items: str, view: str | None, chunk_size: int) -> None:
         output.note(f"acqh: {drift}; compress all vectors again")
     facts = {"n_added": n_added, "n_items": len(compressed), "drift": drift.to_dict()}
     print_done(facts, f"Added {count(n_added, 'item')} to {path}; {len(compressed):,} in all")
-
-
-def _numbers(text: str, option: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise BadParameter(f"{option} takes whole numbers such as 2,4,8, got {text!r}") from None
 
 
 def _print_sweep(reports: dict[int, Any], enough: int, draw: Callable[[Any], None]) -> None:
@@ -467,7 +461,7 @@ def recall(
     from acqh.scale import recall_of_files
 
     _check_plot(plot, overwrite)
-    lengths = _numbers(at, "--at")
+    lengths = parse_numbers(at, "--at")
     options: dict[str, Any] = {"view": items_column, "query_view": queries_column}
     options |= {"chunk_size": chunk_size, "metric": metric}
     options |= {"rerank": rerank, "rerank_k": rerank_k}

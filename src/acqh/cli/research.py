@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from typer import Argument, BadParameter, Context, Exit
 
-from acqh.cli._options import DataDirOption, flag, option, parse_list
+from acqh.cli._options import DataDirOption, flag, option, parse_list, parse_numbers
 from acqh.cli._output import count, print_result, print_table, reporting
 from acqh.errors import InvalidInputError
 
@@ -99,7 +99,7 @@ def bench(
             data or (),
             out=out,
             methods=names,
-            bits=_lengths(n_bytes),
+            bits=[8 * size for size in parse_numbers(n_bytes, "--bytes", most=16)],
             protocol=None if protocol is None else parse_list(protocol),
             n_splits=splits,
             random_state=seed,
@@ -117,16 +117,6 @@ def bench(
     print_result(asdict(summary), partial(_print_summary, summary))
     if summary.n_left or summary.n_failed:
         raise Exit(1)
-
-
-def _lengths(n_bytes: str) -> list[int]:
-    """Return code lengths in bits."""
-    sizes = parse_list(n_bytes)
-    if not sizes or not all(part.isdecimal() and 1 <= int(part) <= 16 for part in sizes):
-        raise BadParameter(
-            f"--bytes takes whole numbers from 1 to 16 such as 1,2,4, got {n_bytes!r}"
-        )
-    return [8 * int(part) for part in sizes]
 
 
 def _print_plan(planned: Any, retry_failed: bool) -> None:

@@ -62,18 +62,13 @@ class ClipRetrieval(Table):
 
     def take_all(self, columns: Sequence[tuple[Role, Entry]], start: int, stop: int) -> list[Any]:
         """Return rows of several columns, with one pass per table."""
-        values_by_column: dict[int, Any] = {}
-        owners = [
-            (number, role, *self._tables[entry.name])
-            for number, (role, entry) in enumerate(columns)
-        ]
-        for table in {id(table): table for table, _ in self._tables.values()}.values():
-            own_columns = [
-                (number, role, entry) for number, role, other, entry in owners if other is table
-            ]
-            values = table.take_all([(role, entry) for _, role, entry in own_columns], start, stop)
-            values_by_column |= zip((number for number, *_ in own_columns), values, strict=True)
-        return [values_by_column[number] for number in range(len(columns))]
+        values: dict[int, Any] = {}
+        places = [(role, *self._tables[entry.name]) for role, entry in columns]
+        for table in {id(table): table for _, table, _ in places}.values():
+            numbers = [number for number, (_, owner, _) in enumerate(places) if owner is table]
+            stored = [(places[number][0], places[number][2]) for number in numbers]
+            values |= zip(numbers, table.take_all(stored, start, stop), strict=True)
+        return [values[number] for number in range(len(columns))]
 
 
 _IMAGE, _FILE = "image", "filepath"
