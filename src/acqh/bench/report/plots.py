@@ -199,11 +199,8 @@ def _styles(plot: Plot) -> dict[str, _Style]:
     styles: dict[str, _Style] = {}
     for kind, names in names_by_kind.items():
         labels = [label for label in kinds if kinds[label] == kind]
-        others = [label for label in labels if label not in names]
-        for label in labels:
-            is_known = label in names
-            number = names.index(label) if is_known else len(names) + others.index(label)
-            styles[label] = _style(kind, number)
+        order = [*names, *(label for label in labels if label not in names)]
+        styles |= {label: _style(kind, order.index(label)) for label in labels}
     return styles
 
 

@@ -209,27 +209,21 @@ def _checked(record: Record, path: Path) -> Record:
 def _chosen(records: Sequence[Record], planned: Collection[str]) -> list[Record]:
     """Return one record per setting: that of the last plan, or else the newest."""
 
-    def rank(record: Record) -> tuple[bool, bool, float]:
-        return record["status"] == "done", record["key"] in planned, record.get("finished", 0.0)
-
-    def latest(candidates: Iterable[Record]) -> tuple[bool, float]:
-        return max((record["key"] in planned, record.get("finished", 0.0)) for record in candidates)
+    def freshness(record: Record) -> tuple[bool, float]:
+        return record["key"] in planned, record.get("finished", 0.0)
 
     for thing, content in _CONTENTS.items():
-        versions: dict[str, dict[str, list[Record]]] = {}
-        for record in records:
-            setting = record["setting"]
-            version = json.dumps([setting.get(name) for name in content], sort_keys=True)
-            versions.setdefault(setting[thing], {}).setdefault(version, []).append(record)
-        records = [
-            record
-            for by_version in versions.values()
-            for record in max(by_version.values(), key=latest)
-        ]
-    best: dict[str, Record] = {}
-    for record in records:
+        # Of each data set and each method, only its newest version.
+        oldest_first = sorted(records, key=freshness)
+        newest = {record["setting"][thing]: _version(record, content) for record in oldest_first}
+        records = [r for r in records if _version(r, content) == newest[r["setting"][thing]]]
+    best: dict[str, str] = {}
+    for record in sorted(records, key=lambda r: (r["status"] == "done", *freshness(r))):
         setting = {key: value for key, value in record["setting"].items() if key != "n_threads"}
-        name = json.dumps([record["label"], setting], sort_keys=True)
-        if name not in best or rank(record) > rank(best[name]):
-            best[name] = record
-    return list(best.values())
+        best[json.dumps([record["label"], setting], sort_keys=True)] = record["key"]
+    chosen = set(best.values())
+    return [record for record in records if record["key"] in chosen]
+
+
+def _version(record: Record, content: Iterable[str]) -> str:
+    return json.dumps([record["setting"].get(name) for name in content], sort_keys=True)
