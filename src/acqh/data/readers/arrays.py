@@ -31,6 +31,8 @@ from acqh.errors import CorruptBundleError, InvalidInputError
 
 CSR_SUFFIXES = ("_data", "_indices", "_indptr", "_shape")
 TEXT_SUFFIXES = ("_utf8", "_offsets")
+# Columns of several arrays: the endings of two arrays that show the form, and all endings.
+_FORMS = {"csr": ("_indptr", "_indices", CSR_SUFFIXES), "text": (*TEXT_SUFFIXES, TEXT_SUFFIXES)}
 # No deflated stream can unpack to more than about 1,032 times its size.
 DEFLATE_RATIO = 1_040
 _LOCAL_HEADER_BYTES = 30
@@ -69,30 +71,24 @@ class ArrayTable(Table):
 
     def list_entries(self) -> None:
         """Set `entries` in file order; the arrays of a CSR matrix or of texts make one entry."""
-        owner = {name: name for name in self.headers}
-        forms = dict.fromkeys(self.headers, "")
-        for name in self.headers:
-            stem = name.removesuffix("_indptr")
-            if stem != name and f"{stem}_indices" in self.headers:
-                missing = [
-                    stem + suffix for suffix in CSR_SUFFIXES if stem + suffix not in self.headers
-                ]
-                if missing:
+        owner, forms = {name: name for name in self.headers}, dict[str, str]()
+        for form, (first, second, suffixes) in _FORMS.items():
+            for name in self.headers:
+                stem = name.removesuffix(first)
+                if stem == name or stem + second not in self.headers:
+                    continue
+                parts = [stem + suffix for suffix in suffixes]
+                if missing := [part for part in parts if part not in self.headers]:
                     raise CorruptBundleError(
                         f"the sparse matrix {stem!r} of {self.path.name} lacks {', '.join(missing)}"
                     )
-                owner |= {stem + suffix: stem for suffix in CSR_SUFFIXES}
-                forms[stem] = "csr"
-            stem = name.removesuffix("_utf8")
-            if stem != name and f"{stem}_offsets" in self.headers:
-                owner |= {stem + suffix: stem for suffix in TEXT_SUFFIXES}
-                forms[stem] = "text"
-        for stem, form in forms.items():
-            if form and stem in self.headers:
-                raise CorruptBundleError(
-                    f"{self.path.name} has {stem!r} both whole and as separate arrays"
-                )
-        self.entries = {stem: self._entry(stem, forms[stem]) for stem in owner.values()}
+                if stem in self.headers:
+                    raise CorruptBundleError(
+                        f"{self.path.name} has {stem!r} both whole and as separate arrays"
+                    )
+                owner |= dict.fromkeys(parts, stem)
+                forms[stem] = form
+        self.entries = {stem: self._entry(stem, forms.get(stem, "")) for stem in owner.values()}
 
     def _entry(self, name: str, form: str) -> Entry:
         if form == "csr":
