@@ -553,6 +553,7 @@ def info(path: CollectionArgument) -> None:
     with Collection.open(path) as collection:
         summary, drift = collection.info(), collection.drift
     built, changed = map(datetime.fromisoformat, (summary.built, summary.changed))
+    is_due = drift.retraining_recommended or summary.model_outdated
     rows = [
         ("items", f"{summary.n_items:,}"),
         ("with labels", f"{summary.n_labelled:,} ({count(summary.n_labels, 'label')})"),
@@ -562,12 +563,7 @@ def info(path: CollectionArgument) -> None:
         ("built", f"{built:%Y-%m-%d %H:%M} UTC with acqh {summary.version}"),
         ("last change", f"{changed:%Y-%m-%d %H:%M} UTC"),
         ("added since training", f"{drift.n_added:,}"),
-        (
-            "retraining",
-            "recommended"
-            if drift.retraining_recommended or summary.model_outdated
-            else "not needed",
-        ),
+        ("retraining", "recommended" if is_due else "not needed"),
     ]
     if output.verbose:
         rows += [("bytes per item", str(summary.code_bytes)), ("trained on", summary.trained_on)]

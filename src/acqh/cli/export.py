@@ -87,22 +87,14 @@ def site(
     out = out or source.with_name(f"{source.stem}-site")
     side = None if thumbnails == "none" else int(thumbnails)
     options: dict[str, Any] = {"captions": captions, "thumbnails": side, "base_url": base_url}
+    options |= {"fields": parse_list(fields), "where": where, "index_all_fields": index_all_fields}
     with reporting() as progress, Collection.open(source) as collection:
-        options |= {
-            "fields": parse_list(fields),
-            "where": where,
-            "index_all_fields": index_all_fields,
-        }
-        options["progress"] = progress
-        report = write_site(collection, out, **options)
+        report = write_site(collection, out, **options, progress=progress)
     parts = ", ".join(f"{name} {size / 1e3:,.0f} kB" for name, size in report.n_bytes.items())
     shown = ["thumbnails, kinds, suggested tags"] * ("images" in report.n_bytes)
     shown += ["labels", "codes"]
-    shown += (
-        ["names of files, words of folders, fields and images, days"] * index_all_fields
-        + ["texts"] * captions
-        + [f"field {name}" for name in report.fields]
-    )
+    shown += ["names of files, words of folders, fields and images, days"] * index_all_fields
+    shown += ["texts"] * captions + [f"field {name}" for name in report.fields]
     shown += ["addresses of originals"] * (base_url is not None)
     unread = (
         f"{count(report.n_unread_originals, 'original')} could not be read; thumbnails of 128 "
