@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from acqh.collection import Collection, Item
+from acqh.collection.search.query import TextQuery, encode_together
 from acqh.collection.store.words import read_words
 
 pytest.importorskip("onnxruntime")
@@ -84,3 +85,14 @@ def test_quotes_that_an_item_contains_must_occur(collection):
     answer = collection.search('flower "red flower"')
     assert [hit.id for hit in answer.hits] == ["flower"]
     assert answer.unmatched_phrases == ()
+
+
+def test_texts_that_are_encoded_together_have_the_same_answers(collection):
+    texts = ["a puppy", "mountains covered by snow and a very long ridge", "moutain", "sea -sand"]
+    alone = [vector(collection, text) for text in texts]
+    collection.opened.text_vectors.clear()
+    queries = [TextQuery(text, "hybrid", "auto") for text in [*texts, "ein Hund"]]
+    encode_together(collection.opened, [*queries, TextQuery("crossing", "keyword", "auto")])
+    assert len(collection.opened.text_vectors) == len(texts)
+    for text, expected in zip(texts, alone, strict=True):
+        np.testing.assert_array_equal(vector(collection, text), expected)

@@ -119,6 +119,11 @@ def test_minilm_gives_a_text_the_same_numbers_in_any_company():
     together = MiniLM().transform(TEXTS)
     alone = np.vstack([restored(MiniLM(batch_size=1)).transform([text]) for text in TEXTS[:2]])
     np.testing.assert_array_equal(together[:2], alone)
+    encoder, texts = restored(MiniLM()), [*TEXTS[:2], "", "a far longer text " * 9]
+    padded = encoder.transform_english(texts)
+    one_by_one = np.vstack([encoder.transform_english([text]) for text in texts])
+    np.testing.assert_array_equal(padded, one_by_one)
+    assert not padded[2].any()
     with pytest.raises(InvalidInputError, match="NoneType"):
         MiniLM().transform([None])
 

@@ -213,6 +213,51 @@ def test_as_many_threads_encode_images_as_search():
     workers.close()
 
 
+def test_texts_that_wait_are_prepared_together_and_each_gets_its_answer():
+    prepared, begun, release = [], threading.Event(), threading.Event()
+
+    def prepare(texts):
+        prepared.append(texts)
+        raise RuntimeError("each search raises it for itself")
+
+    workers = Workers(1, 9, 30.0, prepare)
+
+    async def run():
+        def begin():
+            begun.set()
+            return release.wait(30)
+
+        works = [begin, *(lambda text=text: text / 2 for text in (1, 2, "c", 4))]
+        searches = []
+        for number, work in enumerate(works):
+            search = workers.run(work, "text", text=number)
+            searches.append(asyncio.ensure_future(search))
+            await asyncio.sleep(0)
+            await asyncio.to_thread(begun.wait, 30)
+        release.set()
+        return await asyncio.gather(*searches, return_exceptions=True)
+
+    first, *others = asyncio.run(run())
+    assert first
+    assert [*others[:2], others[3]] == [0.5, 1.0, 2.0]
+    assert isinstance(others[2], TypeError)
+    assert prepared == [[1, 2, 3, 4]]
+    workers.close()
+
+
+def test_a_text_does_not_wait_for_other_requests():
+    release, workers = threading.Event(), Workers(1, 4, 30.0)
+
+    async def run():
+        change = asyncio.ensure_future(workers.run(release.wait))
+        hits = await workers.run(lambda: 7, "text", text="dog")
+        release.set()
+        return hits, await change
+
+    assert asyncio.run(run()) == (7, True)
+    workers.close()
+
+
 def test_images_may_have_as_many_pixels_as_is_set(built, start):
     file = io.BytesIO()
     # 67 million, in one byte each: four times the limit for colours is allowed.

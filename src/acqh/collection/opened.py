@@ -8,7 +8,7 @@ import sqlite3
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -400,11 +400,29 @@ class Opened:
                 encoder = SimpleNamespace(transform=encoder.transform_english)
             matrix, present = encode_view(encoder, view, [query])
             vector = self.coder.query(view, matrix) if present[0] else None
-        if view == "text" and len(raw) <= _MAX_KEPT_CHARACTERS:
+        if view == "text":
+            self._keep(raw, is_other, vector)
+        return vector
+
+    def encode_together(self, texts: Iterable[str]) -> None:
+        """Encode English texts by one run of MiniLM, so that `vector_of` has their vectors.
+
+        The network reads its weights once for all: 1.5 instead of 2.7 ms for each of four.
+        """
+        encoder = self.facts.encoders.get("text")
+        new = [text for text in dict.fromkeys(texts) if (text, False) not in self.text_vectors]
+        if self.is_fast or not isinstance(encoder, MiniLM) or len(new) < 2:
+            return
+        rows = encoder.transform_english([phrase(text, self.facts.asked_as) for text in new])
+        for text, row in zip(new, rows, strict=True):
+            is_known = row.any()
+            self._keep(text, False, self.coder.query("text", row[np.newaxis]) if is_known else None)
+
+    def _keep(self, text: str, is_other: bool, vector: Floats | None) -> None:
+        if len(text) <= _MAX_KEPT_CHARACTERS:
             if len(self.text_vectors) >= _KEPT_TEXTS:
                 self.text_vectors.clear()
-            self.text_vectors[raw, is_other] = vector
-        return vector
+            self.text_vectors[text, is_other] = vector
 
     def levels_of(self, *, is_fast: bool) -> Levels:
         """Return the thresholds for query texts of the fast encoder, or of the collection's."""

@@ -20,7 +20,7 @@ from starlette.responses import FileResponse, Response
 from acqh._core.fields import DATE, KIND, TAG
 from acqh._core.imports import require
 from acqh.collection import Answer, Collection, Item
-from acqh.collection.search.query import is_other_language
+from acqh.collection.search.query import TextQuery, is_other_language
 from acqh.collection.types import Mode
 from acqh.encoders.images import image_formats, is_foreign, is_too_large, open_image
 from acqh.errors import AcqhError, CollectionError
@@ -79,8 +79,12 @@ class Handlers:
 
         # The first text in another language loads an encoder, which takes seconds.
         opened = self.live.collection.opened
-        is_slow = inline or uploads or is_other_language(opened, query.text, language)
-        return await self.live.run(work, "image" if is_slow else "quick")
+        if inline or uploads or is_other_language(opened, query.text, language):
+            return await self.live.run(work, "image")
+        if query.text is None:
+            return await self.live.run(work)
+        text = TextQuery(query.text, query.mode, language)
+        return await self.live.run(work, "text", text=text)
 
     async def browse(self, query: schemas.Browse) -> bytes:
         """Return items without a query."""

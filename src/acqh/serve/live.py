@@ -5,8 +5,9 @@ import logging
 import os
 import sqlite3
 import threading
+import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from importlib import import_module
@@ -18,6 +19,7 @@ from starlette.exceptions import HTTPException
 from acqh._core.imports import require
 from acqh.collection import Collection
 from acqh.collection.generations import generation_of
+from acqh.collection.search.query import TextQuery, encode_together
 from acqh.errors import (
     AcqhError,
     CollectionError,
@@ -39,9 +41,13 @@ _LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 # Images are decoded and encoded in threads of their own, so that other work need not wait; a map
-# of the collection, which takes seconds, in yet another.
-Lane = Literal["quick", "image", "map"]
+# of the collection, which takes seconds, in yet another. Texts have a single thread, which searches
+# for those that wait together: with two, both and the event loop wait for each other so often that
+# a query of the emoji took 1.6 instead of 1.0 ms of processor time.
+Lane = Literal["text", "quick", "image", "map"]
 _MAP_REQUESTS = 4
+# Texts that are searched together, and how long the first results wait for others.
+_MAX_TOGETHER, _HOLD_SECONDS = 8, 0.003
 # How often a change is tried again on a collection that was replaced meanwhile.
 _MAX_RELOADS = 3
 # A verification of the same manifest is not repeated for this long: SIGHUP reaches all workers.
@@ -52,32 +58,33 @@ class _Job:
     """Work for a thread, and the future of an event loop that gets its result.
 
     Half the price of ``concurrent.futures`` with ``asyncio.wait``: 0.08 instead of 0.13 ms.
+    `text`: of a query in the lane "text".
     """
 
-    def __init__(self, work: Callable[[], Any]) -> None:
+    def __init__(self, work: Callable[[], Any], text: Any = None) -> None:
+        self.text = text
         self._work = work
-        self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self._loop.create_future()
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
         self._starting = threading.Lock()  # held by who starts or cancels it
 
     def cancel(self) -> bool:
         """Return whether it has not started, and will not."""
         return self._starting.acquire(blocking=False)
 
-    def __call__(self) -> None:
-        """Work, unless cancelled."""
-        if not self.cancel():
-            return
+    def __call__(self) -> tuple["_Job", Any, BaseException | None]:
+        """Work, unless cancelled; return the arguments of `finish`."""
         value = error = None
-        try:
-            value = self._work()
-        except BaseException as raised:
-            error = raised
-        del self._work
-        with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._set, value, error)
+        if self.cancel():
+            try:
+                value = self._work()
+            except BaseException as raised:
+                error = raised
+            del self._work
+        return self, value, error
 
-    def _set(self, value: Any, error: BaseException | None) -> None:
+    def finish(self, value: Any, error: BaseException | None) -> None:
+        """Set the result, on the event loop."""
         if self.future.done():
             return
         if error is None:
@@ -86,25 +93,40 @@ class _Job:
             self.future.set_exception(error)
 
 
+_Queue = SimpleQueue[_Job | None]
+_Result = tuple[_Job, Any, BaseException | None]
+
+
 class Workers:
     """Threads for numeric work, which never runs on the event loop, with limits.
 
     `max_requests`: in progress at once; at most half of them about images. `max_seconds`: longest
-    wait for a result.
+    wait for a result. `prepare`: called with several texts that are searched for next.
     """
 
-    def __init__(self, n_threads: int, max_requests: int, max_seconds: float) -> None:
-        sizes: dict[Lane, int] = {"quick": n_threads, "image": n_threads, "map": 1}
+    def __init__(
+        self,
+        n_threads: int,
+        max_requests: int,
+        max_seconds: float,
+        prepare: Callable[[list[Any]], object] = lambda _: None,
+    ) -> None:
+        sizes: dict[Lane, int] = {"text": 1, "quick": n_threads, "image": n_threads, "map": 1}
         self._limits: dict[Lane, int] = {
+            "text": max_requests,
             "quick": max_requests,
             "image": max(1, max_requests // 2),
             "map": min(max_requests, _MAP_REQUESTS),
         }
         self._n_active: dict[Lane, int] = dict.fromkeys(self._limits, 0)
         self._seconds = max_seconds
-        self._queues: dict[Lane, SimpleQueue[_Job | None]] = {lane: SimpleQueue() for lane in sizes}
+        self._queues: dict[Lane, _Queue] = {lane: SimpleQueue() for lane in sizes}
         self._threads = [
-            threading.Thread(target=_work_off, args=(self._queues[lane],), name=f"acqh-{lane}")
+            threading.Thread(
+                target=_work_off,
+                args=(self._queues[lane], _MAX_TOGETHER if lane == "text" else 1, prepare),
+                name=f"acqh-{lane}",
+            )
             for lane, size in sizes.items()
             for _ in range(size)
         ]
@@ -125,14 +147,21 @@ class Workers:
         finally:
             self._n_active[lane] -= 1
 
-    async def run(self, work: Callable[[], T], lane: Lane = "quick", *, abandon: bool = True) -> T:
+    async def run(
+        self,
+        work: Callable[[], T],
+        lane: Lane = "quick",
+        *,
+        abandon: bool = True,
+        text: Any = None,
+    ) -> T:
         """Return the result of work in a thread, or raise 503 if it is late.
 
         Work that still waits for a thread is then cancelled. Work that has started cannot be
         stopped. With `abandon`, its thread finishes alone; without, its result is awaited, because
         it changes something.
         """
-        job = _Job(work)
+        job = _Job(work, text)
         self._queues[lane].put(job)
 
         def expire() -> None:
@@ -156,10 +185,38 @@ class Workers:
             thread.join()
 
 
-def _work_off(queue: "SimpleQueue[_Job | None]") -> None:
-    while (job := queue.get()) is not None:
-        job()
-        del job  # with the collection that it refers to
+def _work_off(queue: _Queue, most: int, prepare: Callable[[list[Any]], object]) -> None:
+    """Do jobs, at most some together, until there is None in the queue."""
+    while _do_together(_next_jobs(queue, most), prepare):
+        pass
+
+
+def _next_jobs(queue: _Queue, most: int) -> list[_Job | None]:
+    jobs = [queue.get()]
+    while len(jobs) < most and jobs[-1] is not None and not queue.empty():
+        jobs.append(queue.get())
+    return jobs
+
+
+def _do_together(jobs: Sequence[_Job | None], prepare: Callable[[list[Any]], object]) -> bool:
+    """Do jobs and deliver their results; return whether others follow."""
+    todo = [job for job in jobs if job is not None]
+    if len(todo) > 1:
+        with suppress(Exception):  # each job raises it for itself
+            prepare([job.text for job in todo])
+    results, until = list[_Result](), time.monotonic() + _HOLD_SECONDS
+    for job in todo:
+        results.append(job())
+        if job is todo[-1] or time.monotonic() > until:
+            with suppress(RuntimeError):  # the loop has ended
+                job.loop.call_soon_threadsafe(_deliver, results)
+            results, until = [], time.monotonic() + _HOLD_SECONDS
+    return len(todo) == len(jobs)
+
+
+def _deliver(results: Sequence[_Result]) -> None:
+    for job, value, error in results:
+        job.finish(value, error)
 
 
 class Live:
@@ -192,7 +249,8 @@ class Live:
             )
         # Half of the possible connections are idle and can be closed for new ones.
         n_requests = min(limits.max_requests, max(1, max_open_connections() // 2))
-        self.workers = Workers(settings.n_threads, n_requests, limits.max_work_seconds)
+        limits_of_work = n_requests, limits.max_work_seconds
+        self.workers = Workers(settings.n_threads, *limits_of_work, self._encode_together)
         self.shared = Shared()
         metrics.items.set(len(self.collection))
 
@@ -217,9 +275,16 @@ class Live:
             self._ready = check_ready(collection)
 
     async def run(
-        self, work: Callable[[Collection], T], lane: Lane = "quick", *, changes: bool = False
+        self,
+        work: Callable[[Collection], T],
+        lane: Lane = "quick",
+        *,
+        changes: bool = False,
+        text: TextQuery | None = None,
     ) -> T:
         """Return the result of work on the collection.
+
+        `text`: of the lane "text"; those that wait are encoded together.
 
         Work that `changes` the collection is awaited once it has started. If the collection was
         replaced meanwhile, the work is done on the new one.
@@ -231,7 +296,7 @@ class Live:
             for _ in range(_MAX_RELOADS):
                 try:
                     return await self.workers.run(
-                        lambda: self._do(work, changes), lane, abandon=not changes
+                        lambda: self._do(work, changes), lane, abandon=not changes, text=text
                     )
                 except ReplacedError:
                     if not changes:
@@ -257,6 +322,9 @@ class Live:
             for parent in (folder, folder.resolve()):  # clients need not know it
                 detail = detail.replace(f"{parent}{os.sep}", "")
             raise HTTPException(422, detail) from error
+
+    def _encode_together(self, queries: Sequence[TextQuery]) -> None:
+        encode_together(self.collection.opened, queries)
 
     def refresh(self) -> bool:
         """Reload if the manifest on disk has changed; return whether it was reloaded."""

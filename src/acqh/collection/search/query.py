@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice, pairwise
 from math import frexp, isfinite, ldexp
 from os import PathLike
-from typing import Any, TypeAlias, get_args
+from typing import Any, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
@@ -456,6 +456,27 @@ def _vector_of(opened: Opened, view: str, value: Any, is_other: bool) -> Floats 
     if view == "image":
         return opened.vector_of(view, working_image(value))
     return opened.vector_of(view, value, is_other=is_other)
+
+
+class TextQuery(NamedTuple):
+    """A query by text, as `search` gets it."""
+
+    text: str
+    mode: str
+    language: str
+
+
+def encode_together(opened: Opened, queries: Sequence[TextQuery]) -> None:
+    """Encode texts of queries that will be searched for next; see `Opened.encode_together`.
+
+    Texts with dates or typos may not be among them: their searches encode what is left of them.
+    """
+    texts: list[str] = []
+    for text, mode, language in queries:
+        if mode != "keyword" and not is_other_language(opened, text, language):
+            _, parts = _split_query(opened, {"text": text}, {}, mode)
+            texts += parts.values()
+    opened.encode_together(texts)
 
 
 def is_other_language(opened: Opened, text: Any, language: str) -> bool:
