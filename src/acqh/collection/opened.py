@@ -409,10 +409,10 @@ class Opened:
 
         The network reads its weights once for all: 1.5 instead of 2.7 ms for each of four.
         """
-        encoder = self.facts.encoders.get("text")
         new = [text for text in dict.fromkeys(texts) if (text, False) not in self.text_vectors]
-        if self.is_fast or not isinstance(encoder, MiniLM) or len(new) < 2:
+        if not new:
             return
+        encoder: MiniLM = self.facts.encoders["text"]
         rows = encoder.transform_english([phrase(text, self.facts.asked_as) for text in new])
         for text, row in zip(new, rows, strict=True):
             is_known = row.any()

@@ -467,10 +467,12 @@ class TextQuery(NamedTuple):
 
 
 def encode_together(opened: Opened, queries: Sequence[TextQuery]) -> None:
-    """Encode texts of queries that will be searched for next; see `Opened.encode_together`.
+    """Encode texts of queries that will be searched for next, if that is faster than one by one.
 
     Texts with dates or typos may not be among them: their searches encode what is left of them.
     """
+    if opened.is_fast or not isinstance(opened.facts.encoders.get("text"), MiniLM):
+        return
     texts: list[str] = []
     for text, mode, language in queries:
         if mode != "keyword" and not is_other_language(opened, text, language):
