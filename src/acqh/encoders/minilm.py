@@ -15,9 +15,10 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from importlib.resources import files
 from io import BytesIO
+from math import sqrt
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -301,9 +302,14 @@ class QueryTable:
         if not present:
             return None
         places, counts = np.array(present).T
-        weights = counts / np.linalg.norm(counts)
+        weights = counts / sqrt(counts @ counts)
         rows = (weights @ self.rows[places]) * self.scales
-        return np.asarray(rows @ self.to_query + self.offset, dtype=np.float32)
+        return np.asarray(rows @ self._to_query + self.offset, dtype=np.float32)
+
+    @cached_property
+    def _to_query(self) -> Floats:
+        """`to_query` in double precision, as the product would convert it each time."""
+        return self.to_query.astype(np.float64)
 
     @property
     def words(self) -> list[str]:

@@ -249,8 +249,12 @@ class Live:
             )
         # Half of the possible connections are idle and can be closed for new ones.
         n_requests = min(limits.max_requests, max(1, max_open_connections() // 2))
-        limits_of_work = n_requests, limits.max_work_seconds
-        self.workers = Workers(settings.n_threads, *limits_of_work, self._encode_together)
+        self.workers = Workers(
+            settings.n_threads,
+            n_requests,
+            limits.max_work_seconds,
+            lambda queries: encode_together(self.collection.opened, queries),
+        )
         self.shared = Shared()
         metrics.items.set(len(self.collection))
 
@@ -322,9 +326,6 @@ class Live:
             for parent in (folder, folder.resolve()):  # clients need not know it
                 detail = detail.replace(f"{parent}{os.sep}", "")
             raise HTTPException(422, detail) from error
-
-    def _encode_together(self, queries: Sequence[TextQuery]) -> None:
-        encode_together(self.collection.opened, queries)
 
     def refresh(self) -> bool:
         """Reload if the manifest on disk has changed; return whether it was reloaded."""

@@ -172,23 +172,22 @@ def compare_words(
     name, has_signs = " ".join(parts).casefold(), any(map(is_sign, parts))
     terms = [term for term in query.terms if not is_sign(term)]
     typed = plain_words(*terms)
+    n_typed = max(1, len(typed))
     spelt = [term.strip(_PUNCTUATION).casefold() for term in terms if not term.isalnum()]
     compared = []
-    for hit in hits:
-        item = items[hit.number]
+    for number, rank, complete, _, _, _, is_detected in hits:
+        item = items[number]
         full_text, words = item.forms
-        if hit.is_detected:
+        if is_detected:
             words |= item.detected_words
-        share = max(1, len(typed & words)) / max(1, len(typed))
-        if hit.is_detected:
-            hit = hit._replace(complete=hit.complete or share == 1.0, share=share)
-        elif hit.complete:
+        share = (len(typed & words) or 1) / n_typed
+        is_named = is_typed = False
+        if is_detected:
+            complete = complete or share == 1.0
+        elif complete:
             is_named = item.is_called(name, by_any_field=has_signs)
             is_typed = typed <= words and all(form in full_text for form in spelt)
-            hit = WordHit(hit.number, hit.rank, True, is_named, is_typed, share)
-        else:
-            hit = WordHit(hit.number, hit.rank, False, False, False, share)
-        compared.append(hit)
+        compared.append(WordHit(number, rank, complete, is_named, is_typed, share, is_detected))
     return compared
 
 
@@ -248,8 +247,10 @@ def fuse(
         parts[hit.number] = score, content.get(hit.number, 0.0)
     for number, near in content.items():
         parts.setdefault(number, (0.0, near))
-    ranked = sorted(parts.items(), key=lambda pair: -sum(pair[1]))
-    return [(number, sum(shares), shares) for number, shares in ranked[:k]]
+    ranked: list[Ranked] = [
+        (number, score + near, (score, near)) for number, (score, near) in parts.items()
+    ]
+    return sorted(ranked, key=lambda row: -row[1])[:k]
 
 
 def find_same(

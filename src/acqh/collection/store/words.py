@@ -358,12 +358,15 @@ def find_words(
         return items
 
     complete, has_partial = allowed(_common([*required, *terms])), len(terms) > 1
-    if not complete.size and terms and not is_exact:  # else each of them is known as it is
-        phrases = [_resolved(connection, term, is_word, index, len(terms)) for term in query.terms]
-        terms = [list(map(read, group)) for group in phrases if group]
-        if len(terms) == len(phrases):
+    unknown = [place for place, (postings,) in enumerate(terms) if not len(postings.numbers)]
+    if unknown and not is_exact:
+        for place in unknown:
+            term = query.terms[place]
+            terms[place] = [*map(read, _resolved(connection, term, is_word, index, len(terms)))]
+        if all(terms):
             complete = allowed(_common([*required, *terms]))
         else:
+            terms = [group for group in terms if group]
             has_partial = bool(terms)
     lists = [postings for group in (*required, *terms) for postings in group]
     if not lists:
@@ -583,6 +586,7 @@ def _count(connection: sqlite3.Connection, word: str) -> int:
     return int(first_row(connection, counted, _quoted(word))[0])
 
 
+@lru_cache(4_096)
 def _quoted(text: str) -> str:
     return '"' + spaced(text).replace('"', '""').replace("\x00", " ") + '"'
 
