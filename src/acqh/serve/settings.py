@@ -54,8 +54,8 @@ class Settings(BaseSettings):
         Language of query texts as an ISO 639-1 code, such as "de". "auto" detects texts that are
         not English. All but English need the extra ``languages``. Default: "auto".
     n_threads : int
-        Threads for images in each worker, and as many for other requests. Texts have one. Default:
-        one per core, at most 4, divided by `workers`.
+        Threads for images in each worker, and as many for other requests. Texts have one, which
+        the others help if it is slow. Default: one per core, at most 4, divided by `workers`.
     workers : int
         Processes that answer requests. Default: one per core, at most 4.
 
