@@ -183,6 +183,15 @@ def test_a_number_does_not_match_its_text(tmp_path):
         assert ids_of(built, {"year": "2000"}) == ids_of(built, "year=2000") == {"number", "text"}
 
 
+def test_texts_that_spell_numbers_are_ordered_as_numbers(collection):
+    ratings = {"low": "3.50", "high": "10", "older": "900", "new": "2011", "none": "1-2"}
+    collection.upsert([Item(text="dog", id=id_, fields={"n": n}) for id_, n in ratings.items()])
+    assert ids_of(collection, "n>=4") == {"high", "older", "new"}
+    assert ids_of(collection, "n<4") == {"low"}
+    assert ids_of(collection, "n>2009") == {"new"}
+    collection.remove(list(ratings))
+
+
 def test_fields_of_nothing_are_fields_and_an_empty_collection_has_any(tmp_path):
     items = [Item(text="rose", fields={"none": None}), Item(text="dog rose")]
     with Collection.build(

@@ -22,6 +22,10 @@ Value = str | int | float
 # Longer ones first: "<=" is not "<".
 OPERATORS = (">=", "<=", "!=", ">", "<", "~", "=")
 _ORDERS = (">=", "<=", ">", "<")
+# Tables of texts, such as CSV files, spell numbers.
+_SPELLS_NUMBER = (
+    "typeof(value) = 'text' AND value GLOB '*[0-9]*' AND ltrim(value, '+-') NOT GLOB '*[^0-9.]*'"
+)
 _DAY = re.compile(r"(\d{4})(?:-(\d\d)(?:-(\d\d))?)?", re.ASCII)
 # A day of no calendar, such as 2023-13, would compare as a text.
 _LIKE_DAY = re.compile(r"\d{4}(-\d{1,2}){1,2}", re.ASCII)
@@ -61,8 +65,8 @@ def meeting(conditions: Sequence[Condition]) -> tuple[str, list[Any]]:
 def _clause(name: str, operator: str, values: Sequence[Value]) -> tuple[str, list[Any]]:
     """Return the SQL that compares a stored value with some, and its parameters.
 
-    A text compares with texts and, if it spells a number, with numbers; a year, month or day with
-    all of its moments.
+    A text compares with texts and, if it spells a number, with numbers and texts that spell some; a
+    year, month or day with all of its moments.
     """
     if operator in ("=", "!="):
         forms = [form for value in values for form in (_forms(value) if name != LABEL else [value])]
@@ -80,10 +84,13 @@ def _clause(name: str, operator: str, values: Sequence[Value]) -> tuple[str, lis
     if number is not None:
         clauses.append(f"typeof(value) IN ('integer', 'real') AND value {operator} ?")
         bounds.append(stored(number))
+    if isinstance(value, str) and number is not None:
+        clauses.append(f"{_SPELLS_NUMBER} AND CAST(value AS NUMERIC) {operator} ?")
+        bounds.append(stored(number))
     if isinstance(value, str) and (number is None or after is not None):
         if after is not None and operator in (">", "<="):
             value, operator = after, {">": ">=", "<=": "<"}[operator]
-        clauses.append(f"typeof(value) = 'text' AND value {operator} ?")
+        clauses.append(f"typeof(value) = 'text' AND value {operator} ? AND NOT ({_SPELLS_NUMBER})")
         bounds.append(value)
     return " OR ".join(clauses), bounds
 
