@@ -1035,6 +1035,28 @@ def test_the_map_names_regions_and_shows_only_hits_as_images_of_a_query(client, 
     expect(canvas).to_have_attribute("data-pictures", "12")
 
 
+def test_names_on_the_map_of_a_phone_are_whole(tmp_path, start, visit, make_items, rebuild):
+    items = [
+        replace(item, labels=[f"{label} {'m' * 14}" for label in item.labels])
+        for item in make_items()
+    ]
+    with start(rebuild(tmp_path / "a.acqh", items)) as client:
+        page = visit(client, viewport={"width": 390, "height": 844})
+        page.evaluate(
+            """() => {
+              const write = CanvasRenderingContext2D.prototype.fillText;
+              CanvasRenderingContext2D.prototype.fillText = function (name, x, y) {
+                const half = this.measureText(name).width / 2;
+                (window.spans ??= []).push(x - half, this.canvas.clientWidth - x - half);
+                write.call(this, name, x, y);
+              };
+            }"""
+        )
+        page.get_by_role("button", name="Map").click()
+        expect(page.locator("#map")).to_have_attribute("data-names", re.compile("[1-9]"))
+        assert min(page.evaluate("window.spans")) >= 0
+
+
 def test_the_map_says_what_it_does_and_never_shows_next_to_nothing(client, visit):
     page = visit(client)
     held = []

@@ -199,7 +199,11 @@ export class CollectionMap {
     context.fillStyle = style.color;
     const taken = [];
     for (const { name, ...at } of this.regions) {
-      const [x, y] = this.place(at);
+      const [middle, y] = this.place(at);
+      const room = context.measureText(shortOf(name)).width / 2 + 4;
+      // At the edges, names of points in sight stay whole.
+      const isInSight = middle >= 0 && middle <= this.canvas.clientWidth;
+      const x = isInSight ? Math.max(room, Math.min(middle, this.canvas.clientWidth - room)) : middle;
       if (taken.some(([otherX, otherY]) => Math.abs(otherX - x) < NAME_ROOM[0] && Math.abs(otherY - y) < NAME_ROOM[1])) continue;
       taken.push([x, y]);
       context.strokeText(shortOf(name), x, y);
