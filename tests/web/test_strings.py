@@ -166,3 +166,27 @@ def test_numbers_and_plurals_follow_the_language(run_script, language, expected)
     """
     spaced = [re.sub(r"\s", " ", text) for text in run_script(body, language)]
     assert spaced == expected
+
+
+@pytest.mark.parametrize(
+    ("language", "expected"),
+    [
+        ("en-US", "August – December 2021"),
+        ("de", "August–Dezember 2021"),
+        ("fr", "août – décembre 2021"),
+    ],
+)
+def test_months_with_few_dates_share_a_heading(run_script, language, expected):
+    months = ["2021-12", "2021-09", "2021-08", *["2021-05"] * 4, "2020-02", "2020-02", None, None]
+    dates = [month and f"{month}-14T18:03:29" for month in months]
+    body = f"return (await load('language')).monthHeadings({json.dumps(dates)});"
+    headings = run_script(body, language)
+    assert [n for _, n in headings] == [3, 4, 2, 2]
+    assert [re.sub(r"\s", " ", name) for name, _ in (headings[0], headings[3])] == [expected, ""]
+    assert "2020" in headings[2][0]
+    oldest_first = run_script(body.replace(json.dumps(dates), json.dumps(dates[2::-1])), language)
+    assert oldest_first == headings[:1]
+    words = run_script(
+        "return (await load('language')).monthHeadings(['May', 'Spring', 'Spring']);"
+    )
+    assert words == [["May", 1], ["Spring", 2]]

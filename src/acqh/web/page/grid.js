@@ -2,7 +2,7 @@
 
 import { breakable, make } from "./dom.js";
 import { previewOf, showPicture, thumbnailOf } from "./api.js";
-import { day, month, t } from "./language.js";
+import { day, monthHeadings, t } from "./language.js";
 import { captionOf, confidenceOf, dateOf, isConfident, isFaded, nameOf, reasonsOf, titleOfItem } from "./messages.js";
 
 // Smaller pictures than this are drawings, shown with a margin.
@@ -19,17 +19,20 @@ const sizes = new Map();
  * @param {HTMLElement} list
  * @param {object[]} hits
  * @param {(hit: object) => string} addressOf
- * @param {boolean} byMonth whether months get headings
+ * @param {boolean} byMonth whether months, or several with few hits, get headings
  */
 export function fillGrid(list, hits, addressOf, byMonth) {
   const shown = new Map([...list.children].map((element) => [element.dataset.key, element]));
   const elements = [];
-  let last = null;
+  const starts = new Map();
+  let at = 0;
+  for (const [name, n] of byMonth ? monthHeadings(hits.map(dateOf)) : []) {
+    starts.set(at, name || t("results.undated"));
+    at += n;
+  }
   hits.forEach((hit, index) => {
-    const name = byMonth ? month(dateOf(hit)) || t("results.undated") : null;
-    if (name !== last && elements.length) elements.push(make("li", { className: "filler", role: "presentation" }));
-    if (name !== last) elements.push(heading(name));
-    last = name;
+    if (index && starts.has(index)) elements.push(make("li", { className: "filler", role: "presentation" }));
+    if (starts.has(index)) elements.push(heading(starts.get(index)));
     const key = JSON.stringify([hit.id, hit.text, hit.labels, hit.copies, hit.fields.favourite]);
     const element = shown.get(key) ?? card(hit, key, index);
     update(element, hit, index, addressOf(hit));

@@ -4,6 +4,8 @@ import { strings } from "./strings.js";
 
 const FALLBACK = "en";
 const DAY_CHARS = 10; // of the day in a date
+const MONTH = { year: "numeric", month: "long" };
+const ROW = 4; // images that about fill a row
 const UNITS = ["byte", "kilobyte", "megabyte", "gigabyte", "terabyte"];
 
 /** The first preferred locale whose language has strings. */
@@ -88,7 +90,30 @@ export function day(text) {
 
 /** The month of a stored date. */
 export function month(text) {
-  return dated(text, { year: "numeric", month: "long" });
+  return dated(text, MONTH);
+}
+
+/** Headings of sorted dates, and of how many each is: a month or, of months in a row with few dates, their span. */
+export function monthHeadings(dates) {
+  const runs = [];
+  for (const date of dates) {
+    const name = month(date);
+    if (runs.at(-1)?.name === name) runs.at(-1).dates.push(date);
+    else runs.push({ name, dates: [date] });
+  }
+  const joined = [];
+  for (const run of runs) {
+    const last = joined.at(-1);
+    const isFew = last && [last, run].every(({ dates: [first, ...others] }) => others.length + 1 < ROW && dateIn(first));
+    if (isFew) last.dates.push(...run.dates);
+    else joined.push(run);
+  }
+  return joined.map(({ name, dates: all }) => [month(all.at(-1)) === name ? name : span(all), all.length]);
+}
+
+function span(dates) {
+  const [first, last] = [dates[0], dates.at(-1)].sort().map(dateIn);
+  return new Intl.DateTimeFormat(locale, MONTH).formatRange(first, last);
 }
 
 /** A year or month as a filter: "2021", "2021-03". */
@@ -101,9 +126,14 @@ export function shortMonth(text) {
   return dated(`${text}-01`, { month: "short" });
 }
 
-function dated(text, options) {
+function dateIn(text) {
   const [, year, month, day] = /^(\d{4})-(\d\d)-(\d\d)/.exec(text) ?? [];
-  return year ? new Intl.DateTimeFormat(locale, options).format(new Date(year, month - 1, day)) : text ?? "";
+  return year ? new Date(year, month - 1, day) : null;
+}
+
+function dated(text, options) {
+  const date = dateIn(text);
+  return date ? new Intl.DateTimeFormat(locale, options).format(date) : text ?? "";
 }
 
 /** Names in a sentence: "a, b and c". */
