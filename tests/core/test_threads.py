@@ -40,6 +40,17 @@ def test_the_number_of_blas_threads_is_restored(fails):
         assert blas_threads() == before
 
 
+def test_an_inner_block_lowers_the_limit_and_restores_that_of_the_outer_one():
+    with threadpool_limits(4, user_api="blas"):
+        before = blas_threads()
+        with limit_threads(2):
+            assert blas_threads() == {2}
+            with one_blas_thread(), limit_threads(2):
+                assert blas_threads() == {1}
+            assert blas_threads() == {2}
+        assert blas_threads() == before
+
+
 OVERLAPPING_BLOCKS = """
 import threading
 from threadpoolctl import threadpool_info

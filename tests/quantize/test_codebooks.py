@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info, threadpool_limits
 
+from acqh._core.runtime import run_blocks
 from acqh.quantize import decode, quantization_errors
 from acqh.quantize.codebooks import improve_codebooks, least_squares_codebooks
 from acqh.quantize.train import refill_unused_words
@@ -87,7 +89,7 @@ def test_every_step_towards_least_squares_lowers_the_error(
 def test_enough_steps_reach_least_squares(seed, n_items, n_codebooks, n_words, n_components):
     targets, _, codes, codebooks = make_problem(seed, n_items, n_codebooks, n_words, n_components)
     weights = np.ones(n_items)
-    improved = improve_codebooks(targets, weights, codes, codebooks, n_steps=100)
+    improved = improve_codebooks(targets, weights, codes, codebooks, n_steps=1_000)
     solved = least_squares_codebooks(targets, weights, codes, codebooks)
     np.testing.assert_allclose(decode(codes, improved), decode(codes, solved), atol=1e-5)
 
@@ -162,3 +164,16 @@ def test_refilling_makes_the_worst_targets_exact_and_none_with_weight_worse(
 def test_float32_codebooks_decode_to_float32():
     _, _, codes, codebooks = make_problem(0, 5, 2, 3, 2)
     assert decode(codes, codebooks.astype(np.float32)).dtype == np.float32
+
+
+def test_blocks_on_several_threads_use_one_thread_of_blas_each(monkeypatch):
+    monkeypatch.setattr("acqh._core.runtime.default_threads", lambda: 2)
+    counts = set()
+
+    def count(rows):
+        pools = (pool for pool in threadpool_info() if pool["user_api"] == "blas")
+        counts.update(pool["num_threads"] for pool in pools)
+
+    with threadpool_limits(2, user_api="blas"):
+        run_blocks(count, 10, 5)
+    assert counts == {1}

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
@@ -51,8 +51,11 @@ def run_blocks(
 ) -> None:
     """Call a function that releases the lock for each block of rows, on several threads.
 
-    `n_threads`: at most. Default: all.
+    `n_threads`: at most. Default: all, each with one thread of BLAS. With two on two cores, whose
+    pools spin while they wait, training took 88 s of processor time instead of 16 (43,441 vectors,
+    8 bytes).
     """
+    limited = one_blas_thread() if n_threads is None else nullcontext()
     starts = range(0, n_rows, block_rows)
     blocks = (slice(start, min(start + block_rows, n_rows)) for start in starts)
     n_threads = min(n_threads or default_threads(), len(starts))
@@ -60,7 +63,7 @@ def run_blocks(
         for rows in blocks:
             run(rows)
         return
-    with ThreadPoolExecutor(n_threads) as pool:
+    with limited, ThreadPoolExecutor(n_threads) as pool:
         for _ in pool.map(run, blocks):
             pass
 
@@ -88,7 +91,8 @@ def one_blas_thread() -> AbstractContextManager[None]:
     return _limit_blas(1)
 
 
-_blas_lock = threading.Lock()
+_blas_lock = threading.RLock()
+_blas_limits: list[int] = []  # of the blocks that the thread with the lock is in
 
 
 @contextmanager
@@ -96,18 +100,24 @@ def _limit_blas(n_threads: int) -> Iterator[None]:
     """Limit the threads of BLAS, in the whole process, while the block lasts.
 
     The limit belongs to the process, and only the thread that set it may restore it. If blocks
-    overlap in several threads, the first sets and restores it; the others change nothing.
+    overlap in several threads, the first sets and restores it; the others change nothing. In one
+    thread, inner blocks may lower it.
     """
     if not _blas_lock.acquire(blocking=False):
         yield
         return
     try:
-        pools = ThreadpoolController().select(user_api="blas")
-        if all(pool["num_threads"] <= n_threads for pool in pools.info()):
+        if min(_blas_limits, default=n_threads + 1) <= n_threads:  # known without asking the pools
             yield
-        else:
-            with pools.limit(limits=n_threads):
+            return
+        pools = ThreadpoolController().select(user_api="blas")
+        is_limited = all(pool["num_threads"] <= n_threads for pool in pools.info())
+        _blas_limits.append(n_threads)
+        try:
+            with nullcontext() if is_limited else pools.limit(limits=n_threads):
                 yield
+        finally:
+            _blas_limits.pop()
     finally:
         _blas_lock.release()
 

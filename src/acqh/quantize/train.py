@@ -10,7 +10,7 @@ import numpy as np
 from acqh._core.arrays import Floats, Ints, slices
 from acqh._core.device import Tensor, to_tensor
 from acqh._core.imports import require
-from acqh._core.runtime import loops
+from acqh._core.runtime import loops, one_blas_thread
 from acqh.quantize.code_search import GROUP_SIZE, Beams, Search, extend_beams, search_codes
 from acqh.quantize.codebooks import (
     decode,
@@ -172,7 +172,8 @@ def fit_codebooks(
         shape = group.stop - group.start, codebook_size, targets.shape[1]
         trainer = _Trainer(targets, weights, shape, *settings)
         trainer.load_loops()
-        fits.append(trainer.fit_on_beams(ridge) if train_on_beams else trainer.fit())
+        with one_blas_thread():  # once for all blocks
+            fits.append(trainer.fit_on_beams(ridge) if train_on_beams else trainer.fit())
     return QuantizerFit(
         np.concatenate([fit.codebooks for fit in fits]),
         np.concatenate([fit.codes for fit in fits], axis=1),
