@@ -612,7 +612,7 @@ def test_a_sweep_names_the_size_in_its_progress():
     texts = set()
     reports, _ = sweep(make_items(), None, (1, 2), progress=lambda *step: texts.add(step[2]))
     assert list(reports) == [1, 2]
-    assert "1 of 2 bytes per item: training steps" in texts
+    assert "size 2 of 2, 2 bytes per item: training steps" in texts
 
 
 @pytest.mark.parametrize("dtype", ["float16", "int8"])

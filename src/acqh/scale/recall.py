@@ -189,9 +189,10 @@ def sweep(
     settings = {"max_iter": _MAX_ITER, **settings}
     reports, ordered = {}, sorted(set(map(check_bytes_per_item, sizes)))
     _announce(items, ordered, settings)
-    for size in ordered:
+    for number, size in enumerate(ordered, start=1):
         if (progress := settings.get("progress")) is not None:
-            named = partial(_report_size, progress, f"{size} of {ordered[-1]} bytes per item")
+            name = f"size {number} of {len(ordered)}, {size} bytes per item"
+            named = partial(_report_size, progress, name)
         how = settings if progress is None else {**settings, "progress": named}
         reports[size] = compress(items, queries, size, **how).report
     return reports, enough_bytes({size: report.recall[10] for size, report in reports.items()})
