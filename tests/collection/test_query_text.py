@@ -53,6 +53,19 @@ def test_a_word_of_the_collection_is_not_corrected(tmp_path):
         assert cats.search("mountan").corrected == "mountain"
 
 
+def test_a_word_of_another_language_is_no_typo_of_a_word_of_an_item(tmp_path):
+    captions = {"hand": "a hand holds a phone", "place": "a nice place", "rex": "unser Hund Rex"}
+    items = [Item(text=text, id=name) for name, text in captions.items()]
+    with Collection.build(items, tmp_path / "a.acqh", text_encoder="minilm") as built:
+
+        def with_words(text):
+            return {hit.id for hit in built.search(text).hits if "keywords" in hit.why}
+
+        assert with_words("plage") == with_words("chien") == set()
+        assert with_words("Hunde") == with_words("hund") == {"rex"}  # an ending is no typo
+        assert with_words("hnad") == {"hand"}
+
+
 def test_other_modes_are_not_corrected(collection):
     assert collection.search("moutain", mode="semantic").corrected is None
     assert collection.search("moutain", mode="keyword").corrected is None

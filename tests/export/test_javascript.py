@@ -23,7 +23,7 @@ from acqh.collection.store.words import (
     read_words,
     spaced,
 )
-from acqh.encoders.languages import begins_word, correct, is_english
+from acqh.encoders.languages import begins_word, correct, is_english, is_foreign
 from acqh.encoders.minilm import vocabulary
 from acqh.export import site
 from acqh.export.static.folder import SiteFolder
@@ -209,13 +209,15 @@ def test_typos_and_languages_are_recognized_as_in_python(javascript):
       for (const text of data.texts) {
         const spelling = await Spelling.load(data.facts, data.tokens); // without the lists
         const isEnglish = await spelling.isEnglish(text);
-        results.push([isEnglish, await spelling.correct(text), spelling.beginsWord(text)]);
+        const correct = await spelling.correct(text);
+        results.push([isEnglish, correct, spelling.beginsWord(text), spelling.isForeign(text)]);
       }
       return results;
     """
     results = javascript(body, {"facts": facts, "tokens": tokens, "texts": SPELT})
     for text, result in zip(SPELT, results, strict=True):
-        assert result == [is_english(text), correct(text), begins_word(text)], text
+        expected = [is_english(text), correct(text), begins_word(text), is_foreign(text)]
+        assert result == expected, text
     assert {is_english(text) for text in SPELT} == {True, False}
     assert sum(correct(text) is not None for text in SPELT) > 5
 

@@ -92,6 +92,19 @@ def correct(word: str) -> str | None:
     return None
 
 
+def is_foreign(word: str) -> bool:
+    """Whether a word is listed as one of other languages only.
+
+    Examples
+    --------
+    >>> is_foreign("Hund"), is_foreign("hand"), is_foreign("hnad")
+    (True, False, False)
+    """
+    ranks, english, other = _words()
+    word = unicodedata.normalize("NFC", word.lower())
+    return word in other and word not in ranks and word not in english
+
+
 def begins_word(start: str) -> bool:
     """Whether a word that MiniLM knows begins so: what is typed may not be complete.
 

@@ -34,6 +34,7 @@ from acqh._core.fields import (
 )
 from acqh.collection.store.file import as_numbers, first_row
 from acqh.collection.store.vocabulary import VOCABULARY, Postings, WordIndex, distinct
+from acqh.encoders.languages import is_foreign
 
 # By the columns of `Postings`.
 _REASONS = ((), ("keywords",), ("labels",), ("keywords", "labels"))
@@ -532,6 +533,8 @@ def _resolved(
         return []
     words = _transposed(connection, term)
     words = words or index.vocabulary(connection).similar(term.lower())
+    if is_word is not None and is_foreign(term):  # no typo, but it may be inflected
+        words = [word for word in words if term.lower().startswith(word)]
     similar = (phrase for phrase in map(_quoted, words) if _stands(connection, phrase))
     return list(islice(similar, 1))
 

@@ -87,11 +87,12 @@ export class Lookup {
   /**
    * Resolve each word: itself, words that it begins, or the one that it is a typo of.
    *
-   * @param {(term: string) => boolean} isWord whether a term is certainly no typo
+   * @param {{isWord: (term: string) => boolean, isForeign: (term: string) => boolean}} known whether a term is certainly
+   *   no typo, and whether it is a word of another language, which may be inflected
    * @returns {Promise<(Phrase[]|null)[]>} alternatives for each term; null if no word is similar
    */
-  resolve(terms, isWord) {
-    return Promise.all(terms.map((term) => this.#resolve(term, isWord(term), terms.length)));
+  resolve(terms, known) {
+    return Promise.all(terms.map((term) => this.#resolve(term, known, terms.length)));
   }
 
   /** Whether a term begins a word of an item. */
@@ -131,7 +132,7 @@ export class Lookup {
     }));
   }
 
-  async #resolve(term, isWord, n_terms) {
+  async #resolve(term, known, n_terms) {
     const forms = /^[a-z\d]+$/i.test(term) ? [false] : [false, true];
     for (const form of formsOf(term)) {
       for (const isPrefix of forms) {
@@ -141,9 +142,10 @@ export class Lookup {
     }
     const begun = await this.#begun(term.toLowerCase(), n_terms);
     if (begun.length) return begun;
-    if (isWord || /^\p{Nd}+$/u.test(term)) return null;
+    if (known.isWord(term) || /^\p{Nd}+$/u.test(term)) return null;
     const swapped = await this.#transposed(term);
     for (const similar of swapped.length ? swapped : this.#similar(term.toLowerCase())) {
+      if (known.isForeign(term) && !term.toLowerCase().startsWith(similar)) continue;
       const found = await this.phrase(similar);
       if (found.size) return [found];
     }

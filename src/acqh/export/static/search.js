@@ -202,8 +202,10 @@ export class Engine {
     const isOther = isEncoded && !(await (await this.spelling(encoder)).isEnglish(meantBy(words) || text));
     if (isOther && !words) throw new ResponseError(422, titleOf(422), t("error.notEnglish"));
     if (words) {
-      words = await this.#settled(words, mode === "hybrid" && encoder && !isOther ? await this.spelling(encoder) : null);
-      words.isWord = (term) => mode === "hybrid" && Boolean(encoder?.isWord(term));
+      const spelling = mode === "hybrid" && encoder ? await this.spelling(encoder) : null;
+      words = await this.#settled(words, isOther ? null : spelling);
+      words.isWord = (term) => Boolean(spelling) && encoder.isWord(term);
+      words.isForeign = (term) => Boolean(spelling) && spelling.isForeign(term);
     }
     if (isEncoded && !isOther) parts.push(["text", [encoder.vector(meantBy(words) || text)]]);
     const excluded = new Set();
@@ -326,7 +328,7 @@ export class Engine {
 async function findWords(lookup, words, k, n_some, allowed, isDetected = false) {
   const asIs = (term) => lookup.phrase(term).then((found) => [found]);
   const [resolved, phrases] = await Promise.all([
-    isDetected ? Promise.all(words.terms.map(asIs)) : lookup.resolve(words.terms, words.isWord),
+    isDetected ? Promise.all(words.terms.map(asIs)) : lookup.resolve(words.terms, words),
     Promise.all(words.phrases.map((phrase) => lookup.phrase(phrase))),
   ]);
   const terms = resolved.filter(Boolean);

@@ -24,12 +24,12 @@ export class Spelling {
 
   /** Whether most words of a text are English, or could be. */
   async isEnglish(text) {
-    const n_letters = text.match(/\p{L}/gu)?.length ?? 0;
-    const n_signs = text.match(OTHER_SCRIPTS)?.length ?? 0;
-    if (n_signs && n_signs * ONE_IN >= n_letters) return false;
     const words = (text.match(WORDS) ?? []).map((word) => word.toLowerCase());
     if (words.every((word) => this.known.has(word))) return true;
     await this.#loadOthers();
+    const n_letters = text.match(/\p{L}/gu)?.length ?? 0;
+    const n_signs = text.match(OTHER_SCRIPTS)?.length ?? 0;
+    if (n_signs && n_signs * ONE_IN >= n_letters) return false;
     let votes = words.map((word) => this.#isListed(word));
     if (votes.every((vote) => vote === null)) votes = words.map((word) => this.#isLikeEnglish(word));
     const [n_other, n_english] = [false, true].map((vote) => votes.filter((each) => each === vote).length);
@@ -42,6 +42,12 @@ export class Spelling {
     if (this.known.has(word) || !isPlain(word)) return null;
     await this.#loadOthers();
     return this.#correct(word);
+  }
+
+  /** Whether a word is listed as one of other languages only. */
+  isForeign(word) {
+    const lowered = word.toLowerCase().normalize("NFC");
+    return Boolean(this.other?.has(lowered)) && !this.known.has(lowered) && !this.english.has(lowered);
   }
 
   /** Whether a known word begins so: what is typed may not be complete. */
