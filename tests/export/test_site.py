@@ -419,3 +419,22 @@ def test_a_typed_query_gives_hits_and_its_link_gives_them_too(page, host):
     page.goto(address)
     summary.filter(has_text="more like").wait_for()
     assert first.get_attribute("title") == result
+
+
+@pytest.mark.slow
+def test_a_dropped_image_is_answered_by_what_to_do_instead(page):
+    carried = page.evaluate_handle(
+        """() => {
+          const carried = new DataTransfer();
+          carried.items.add(new File(["x"], "dog.png", { type: "image/png" }));
+          return carried;
+        }"""
+    )
+    for event in ("dragenter", "drop"):
+        page.dispatch_event("body", event, {"dataTransfer": carried})
+    page.locator("#error-title").filter(has_text="Image search is not available").wait_for()
+    assert "More like this" in page.inner_text("#error-detail")
+    assert page.locator("#drop").is_hidden()
+    page.fill("#text", "pizza")  # and words are searched as before
+    page.locator("#hits a").first.and_(page.locator("[title^=pizza]")).wait_for()
+    assert page.locator("#error").is_hidden()
