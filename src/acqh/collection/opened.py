@@ -388,7 +388,7 @@ class Opened:
         query = phrase(raw, self.facts.asked_as) if view == "text" else raw
         vector: Floats | None
         if is_other:
-            vector = self.coder.query(view, encode_other([raw]))
+            vector = self.coder.query(view, encode_other([query]))
         elif view == "text" and self.is_fast:
             vector = self.fast_encoder.vector(query)
         elif view == "text" and (encode := encode_one(self.facts.encoders[view])) is not None:
