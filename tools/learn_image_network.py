@@ -29,7 +29,7 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -84,9 +84,8 @@ def pack(arguments: argparse.Namespace) -> None:
     arguments.data.mkdir(parents=True, exist_ok=True)
     captions = dict(sorted(read_captions(arguments.repository)))
     blobs, thumbs = [], []
-    for number in captions:
-        image = Image.open(io.BytesIO(git(arguments.repository, "show", f"HEAD:data/{number}.jpg")))
-        image = shrunk(image.convert("RGB"), SHORT_SIDE)
+    for image in photographs(arguments.repository, (f"data/{n}.jpg" for n in captions)):
+        image = shrunk(image, SHORT_SIDE)
         small = np.asarray(image.resize((12, 12), Image.Resampling.BOX), dtype=np.float32).ravel()
         thumbs.append((small - small.mean()) / max(float(np.linalg.norm(small - small.mean())), 1))
         stream = io.BytesIO()
@@ -115,15 +114,21 @@ def pack(arguments: argparse.Namespace) -> None:
 
 def read_captions(repository: Path) -> Iterator[tuple[int, str]]:
     for name in ("train.csv", "test.csv"):
-        text = git(repository, "show", f"HEAD:{name}").decode()
+        command = ["git", "--git-dir", str(repository), "show", f"HEAD:{name}"]
+        text = subprocess.run(command, check=True, capture_output=True).stdout.decode()
         for row in csv.DictReader(io.StringIO(text)):
             yield int(row["ImageID"].removesuffix(".jpg")), row["Caption"]
 
 
-def git(repository: Path, *command: str) -> bytes:
-    return subprocess.run(
-        ["git", "--git-dir", str(repository), *command], check=True, capture_output=True
-    ).stdout
+def photographs(repository: Path, paths: Iterable[str]) -> Iterator[Image.Image]:
+    """Yield the images at these paths of a bare git repository."""
+    command = ["git", "--git-dir", str(repository), "cat-file", "--batch"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as git:
+        for path in paths:
+            git.stdin.write(f"HEAD:{path}\n".encode())
+            git.stdin.flush()
+            size = int(git.stdout.readline().split()[2])
+            yield Image.open(io.BytesIO(git.stdout.read(size + 1)[:-1])).convert("RGB")
 
 
 def shrunk(image: Image.Image, side: int) -> Image.Image:

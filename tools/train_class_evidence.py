@@ -25,17 +25,13 @@ minutes on one core.
 
 import argparse
 import csv
-import io
 import json
 import re
-import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 from scipy.optimize import minimize
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -136,20 +132,13 @@ def pack(arguments: argparse.Namespace) -> None:
 
 
 def extract(arguments: argparse.Namespace) -> None:
+    from learn_image_network import photographs
+
     from acqh.encoders import EfficientNetLite0
 
     paths = arguments.paths.read_text().split("\n")[:-1]
-    command = ["git", "--git-dir", str(arguments.repository), "cat-file", "--batch"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as git:
-
-        def photographs() -> Iterator[Any]:
-            for path in paths:
-                git.stdin.write(f"HEAD:{path}\n".encode())
-                git.stdin.flush()
-                size = int(git.stdout.readline().split()[2])
-                yield Image.open(io.BytesIO(git.stdout.read(size + 1)[:-1])).convert("RGB")
-
-        features = EfficientNetLite0().transform(photographs())
+    images = photographs(arguments.repository, paths)
+    features = EfficientNetLite0().transform(images)
     np.savez(arguments.out, paths=np.array(paths), features=features.astype(np.float16))
 
 
