@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 
 from acqh import ACQH
-from acqh.collection.build.learn import builtin_statistics
+from acqh._core.runtime import no_progress
+from acqh.collection.build import learn as module
+from acqh.collection.build.learn import builtin_statistics, learn
+from acqh.collection.types import BuildSettings
 from acqh.data import MultiViewData
-from acqh.encoders import builtin_model
+from acqh.encoders import EfficientNetLite0, MiniLM, builtin_model
 from acqh.methods import load_method
 
 SMALL = {"n_codebooks": 2, "codebook_size": 16, "targets": {"text": 1.0}, "random_state": 0}
@@ -74,3 +77,39 @@ def test_background_samples_have_the_requested_weight():
     result = builtin_statistics(n_stand_ins=20, stand_in_weight=0.25).statistics
     np.testing.assert_array_equal(result.sample.counts, np.full(20, 0.25))
     assert result.n_items == builtin_model().pair_moments.n
+
+
+def learnt(images, texts=None, **settings):
+    """Train the model of a collection of images, of which the first have a text."""
+    n = 0 if texts is None else len(texts)
+    rows = np.zeros((len(images), 384), dtype=np.float32)
+    rows[:n] = 0 if texts is None else texts
+    present = {"image": np.ones(len(images), bool), "text": np.arange(len(images)) < n}
+    data = MultiViewData({"image": images, "text": rows}, present=present)
+    encoders = {"image": EfficientNetLite0().fit([]), "text": MiniLM().fit([])}
+    return learn(data, encoders, BuildSettings(**settings), no_progress)[0]
+
+
+def test_many_images_without_texts_take_the_builtin_space_and_codebooks(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "_ENOUGH_IMAGES", 30)
+    images, texts = pairs(40)
+    learnt(images).save(tmp_path / "model")
+    model, builtin = load_method(tmp_path / "model"), builtin_model()
+    n = model.n_components
+    np.testing.assert_array_equal(model.codebooks_, builtin.codebooks(8)[:, :, :n])
+    np.testing.assert_allclose(
+        model.embed({"image": images}), builtin.item_vectors(images)[:, :n], atol=1e-5
+    )
+    queries = model.project(texts, view="text"), builtin.project(texts, view="text")[:, :n]
+    np.testing.assert_allclose(
+        *(q / np.linalg.norm(q, axis=1)[:, None] for q in queries), atol=1e-5
+    )
+
+
+def test_captions_few_images_or_other_settings_train_codebooks(monkeypatch):
+    monkeypatch.setattr(module, "_ENOUGH_IMAGES", 30)
+    images, texts = pairs(40)
+    trained = learnt(images[:29]), learnt(images, texts[:20]), learnt(images, n_codebooks=4)
+    for model in trained:
+        codebooks = builtin_model().codebooks(8)[: len(model.codebooks_), :, : model.n_components]
+        assert not np.array_equal(model.codebooks_, codebooks)

@@ -76,7 +76,8 @@ def test_photos_come_first_if_nothing_matches_well(mixed):
                 answer = collection.search(word, k=6, mode=mode)
                 if not answer.n_confident:
                     kinds = [hit.kind for hit in answer.hits]
+                    assert mode == "semantic" or kinds[0] == "photo"
                     n_others[mode] += kinds.count("screenshot") + kinds.count("document")
                     scores = [hit.score for hit in answer.hits]
                     assert scores == sorted(scores, reverse=True)
-    assert n_others["hybrid"] < n_others["semantic"] / 2
+    assert n_others["hybrid"] <= n_others["semantic"] / 2

@@ -43,7 +43,7 @@ def test_a_collection_stores_its_build_settings(tmp_path):
         assert opened.info().settings == stored
     assert "image_root" not in stored
     assert acqh.verify(tmp_path / "a.acqh").settings == stored
-    text = {"weight": 0.5, "similarity": "content", "rank": 1, "caption_weight": 1.0}
+    text = {"weight": 0.5, "similarity": "content", "rank": 1, "caption_weight": 1.0, "ridge": None}
     assert stored["targets"]["text"] == text
 
 

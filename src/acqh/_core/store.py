@@ -141,7 +141,12 @@ def _fields_of(kind: Any) -> dict[str, Any]:
     attributes: dict[str, Any] = {}
     if is_dataclass(kind) and not hasattr(kind, "get_params"):
         hints = get_type_hints(kind)
-        attributes = {entry.name: hints[entry.name] for entry in fields(kind) if entry.init}
+        # Files of earlier versions lack parameters that have been added, which are None by default.
+        attributes = {
+            f"{entry.name}?" if entry.default is None else entry.name: hints[entry.name]
+            for entry in fields(kind)
+            if entry.init
+        }
     for base in reversed(kind.__mro__):
         attributes |= vars(base).get("_state_axes", {})
     return attributes

@@ -337,20 +337,23 @@ class ACQH(BaseMethod):
 
     def _solve(self, collected: MappedStatistics, device: Any = None) -> Self:
         """Solve for the statistics collected and set every fitted attribute, or none."""
-        stats, dtype = collected.statistics, collected.dtype
+        stats = collected.statistics
         targets = read_targets(self.targets, collected.widths, stats.n_labels > 0)
         if stats.counts.sum() == 0 and LABELS in targets:
             raise LabelError("no item has a label, so there is nothing to learn from")
         with one_blas_thread() if max(stats.widths.values()) < _WIDE else nullcontext():
             solution = self._learn(collected, targets, device)
-        self.codebooks_ = solution.codebooks.astype(dtype)
+        return self._set_solution(collected, solution)
+
+    def _set_solution(self, collected: MappedStatistics, solution: Solution) -> Self:
+        self.codebooks_ = solution.codebooks.astype(collected.dtype)
         self._set_space(solution.space)
         self.code_metric_ = solution.code_metric
         self.objective_ = solution.objective
         self.lower_bound_ = solution.lower_bound
         self.optimality_gap_ = solution.optimality_gap
         self.n_iter_ = len(solution.objective) - 1
-        self.stats_ = stats
+        self.stats_ = collected.statistics
         self.feature_maps_ = collected.feature_maps
         self.n_features_in_ = collected.widths
         self.label_names_ = collected.label_names

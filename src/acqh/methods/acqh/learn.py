@@ -305,7 +305,7 @@ class SpaceStatistics:
                 + np.outer(moments.totals[source], block.offset),
                 moments.totals[key] @ block.map + moments.n_items * block.offset,
                 self._power(source, block),
-                self._ridge,
+                self._ridge if block.target.ridge is None else block.target.ridge,
                 held,
                 towards,
             )

@@ -141,9 +141,11 @@ def _training_points(
     """Return blocks and weights of sampled rows: those to train codebooks on, and those of queries.
 
     Codebooks are trained on rows with all their sources, by their share, and on rows by each view
-    alone, which are what queries are.
+    alone, which are what queries are. If these are the same rows, more of them are used.
     """
-    rows = sample.first(max(MAX_POINTS // (len(sample.views) + 1), 1))
+    n_views = sum(bool(mask.any()) for mask in sample.present.values())
+    is_one_source = n_views == 1 and LABELS not in space.blocks
+    rows = sample.first(MAX_POINTS // (1 if is_one_source else n_views + 1))
     n_alone = _LABEL_ROWS if [*space.blocks] == [LABELS] else len(rows)
     alone = []
     for view in sorted(rows.views):
@@ -151,7 +153,7 @@ def _training_points(
         if positions.size:
             features = map_rows({view: rows.views[view][positions]})
             alone.append((space.join_blocks(features), rows.counts[positions]))
-    if len(alone) == 1 and LABELS not in space.blocks:
+    if is_one_source:
         share = 1.0
     complete = [*sample_blocks(space, rows, map_rows)]
     points = []

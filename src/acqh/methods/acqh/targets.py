@@ -38,30 +38,36 @@ class Target:
         a large weight ranks them above all others. ``"auto"``: the largest weight at which these
         items take about their share of the hits. If there is none, the smallest at which they
         are retrieved by their own features.
+    ridge : float, optional
+        Ridge of the regressions that predict this target. Default: the `ridge` of `ACQH`.
 
     Raises
     ------
     InvalidInputError
-        A weight that is negative or not a number, an unknown similarity, a rank below one, or a
-        `caption_weight` outside 0 to 1.
+        A weight or ridge that is negative or not a number, an unknown similarity, a rank below one,
+        or a `caption_weight` outside 0 to 1.
 
     Examples
     --------
     >>> Target(0.5, rank=64)
-    Target(weight=0.5, similarity='content', rank=64, caption_weight=1.0)
+    Target(weight=0.5, similarity='content', rank=64, caption_weight=1.0, ridge=None)
     """
 
     weight: float = 1.0
     similarity: Kind = "content"
     rank: int | None = None
     caption_weight: float | Literal["auto"] = 1.0
+    ridge: float | None = None
 
     def __post_init__(self) -> None:
-        weight = _number(self.weight)
-        if not (np.isfinite(weight) and weight >= 0):
-            raise InvalidInputError(
-                f"the weight of a target must be a number of at least zero, got {self.weight!r}"
-            )
+        for name in ("weight", "ridge"):
+            value = getattr(self, name)
+            if value is not None or name == "weight":
+                number = _number(value)
+                if not (np.isfinite(number) and number >= 0):
+                    raise InvalidInputError(
+                        f"the {name} of a target must be a number of at least zero, got {value!r}"
+                    )
         if self.similarity not in get_args(Kind):
             raise InvalidInputError(
                 f"the similarity of a target must be one of {', '.join(get_args(Kind))}, got "
