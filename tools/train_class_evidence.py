@@ -269,7 +269,9 @@ def train(arguments: argparse.Namespace) -> None:
     np.savez_compressed(PACKAGE / "builtin" / "classes.npz", **classes)
 
 
-def simulated(base: Floats, classes: Floats, class_texts: Floats) -> tuple[Floats, Floats]:
+def simulated(
+    base: Floats, classes: Floats, class_texts: Floats, n: int = N_SIMULATED
+) -> tuple[Floats, Floats]:
     """Return predicted captions and class evidence of simulated photographs of all classes.
 
     One has the probabilities of a real one, in their order, for another class and those nearest to
@@ -281,10 +283,10 @@ def simulated(base: Floats, classes: Floats, class_texts: Floats) -> tuple[Float
     gram[np.diag_indices_from(gram)] += 0.02 * np.trace(gram) / len(gram)
     from_evidence = np.linalg.solve(gram, evidence.T @ base)
     rest = base - evidence @ from_evidence
-    rows = np.random.default_rng(0).integers(len(base), size=N_SIMULATED)
+    rows = np.random.default_rng(0).integers(len(base), size=n)
     near = np.argsort(-class_texts @ class_texts.T, axis=1)[:, :N_PROFILE]
     profiles = -np.sort(-classes, axis=1)[rows, :N_PROFILE]
-    kinds = near[np.arange(N_SIMULATED) % len(class_texts)]
+    kinds = near[np.arange(n) % len(class_texts)]
     evidence = np.stack([p @ class_texts[k] for p, k in zip(profiles, kinds, strict=True)])
     return evidence @ from_evidence + rest[rows], evidence
 
