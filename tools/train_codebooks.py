@@ -3,7 +3,7 @@
     python tools/train_codebooks.py --names en_classnames.json --captions CAPTIONS.npy FOLDER
 
 Run it after ``tools/train_class_evidence.py``, whose ``extract`` writes the features in FOLDER:
-``captioned*`` (COCO, numbered photographs) and others of known or unknown classes. Photographs of
+``captioned*`` (COCO, numbered photographs) and others of labels or unknown classes. Photographs of
 WordNet ids have the class that the original network gives most of them.
 
 Codebooks first lower the squared error, from those that are there. Then gradient steps also lower
@@ -69,7 +69,7 @@ def tensor(array: Any) -> Tensor:
 
 
 class Data:
-    """Vectors of photographs to be coded, and the captions and class names that search them."""
+    """Vectors of photographs to encode, and the captions and class names that search them."""
 
     def __init__(self, sources: list[Source], names: list[str], captions: Any) -> None:
         model = builtin_model()
@@ -114,19 +114,19 @@ class Data:
         texts_of_classes = unit(sum(mapped))
         texts, _ = simulated(base, classes, texts_of_classes, N_SIMULATED)
         self.wide = torch.cat([items(base), items(texts)])
-        known = classes_of_folders(paths, classes)
+        labels = classes_of_folders(paths, classes)
         self.class_of_wide = torch.from_numpy(
-            np.concatenate([known, np.arange(N_SIMULATED) % len(names)])
+            np.concatenate([labels, np.arange(N_SIMULATED) % len(names)])
         ).to(DEVICE)
 
 
 def classes_of_folders(paths: list[str], classes: Any) -> Any:
     """Return the class of photographs in a folder of a WordNet id, -1 for others."""
     ids = np.array([(re.findall(r"n\d{8}", path) or [""])[0] for path in paths])
-    known = np.full(len(paths), -1)
+    labels = np.full(len(paths), -1)
     for one in set(ids.tolist()) - {""}:
-        known[ids == one] = classes[ids == one].mean(axis=0).argmax()
-    return known
+        labels[ids == one] = classes[ids == one].mean(axis=0).argmax()
+    return labels
 
 
 @torch.no_grad()
@@ -136,7 +136,7 @@ def encode(vectors: Tensor, codebooks: Tensor, n_beams: int) -> Tensor:
     words = codebooks.reshape(m * k, -1)
     pairs = words @ words.T
     norms = pairs.diagonal().reshape(m, k)
-    found = []
+    parts = []
     for part in vectors.split(8_192):
         n = len(part)
         linear = (part @ words.T).reshape(n, m, k)
@@ -152,8 +152,8 @@ def encode(vectors: Tensor, codebooks: Tensor, n_beams: int) -> Tensor:
             codes = torch.cat([codes, chosen[:, :, None]], 2)
             cross = cross.gather(1, parents[:, :, None].expand(-1, -1, m * k))
             cross = cross + pairs[j * k : (j + 1) * k][chosen]
-        found.append(codes[:, 0])
-    return torch.cat(found)
+        parts.append(codes[:, 0])
+    return torch.cat(parts)
 
 
 def decode(codes: Tensor, codebooks: Tensor) -> Tensor:

@@ -80,7 +80,7 @@ def test_background_samples_have_the_requested_weight():
 
 
 def learnt(images, texts=None, **settings):
-    """Train the model of a collection of images, of which the first have a text."""
+    """Train the model of a collection of images; the first ones have a text."""
     n = 0 if texts is None else len(texts)
     rows = np.zeros((len(images), 384), dtype=np.float32)
     rows[:n] = 0 if texts is None else texts
