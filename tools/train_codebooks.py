@@ -3,7 +3,7 @@
     python tools/train_codebooks.py --names en_classnames.json --captions CAPTIONS.npy FOLDER
 
 Run it after ``tools/train_class_evidence.py``, whose ``extract`` writes the features in FOLDER:
-``captioned*`` (COCO, numbered photographs) and others of labels or unknown classes. Photographs of
+``captioned*`` (COCO, numbered photographs) and others of known or unknown classes. Photographs of
 WordNet ids have the class that the original network gives most of them.
 
 Codebooks first lower the squared error, from those that are there. Then gradient steps also lower
