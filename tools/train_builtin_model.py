@@ -4,6 +4,7 @@
     python tools/learn_image_network.py train ...  # the image network, on a GPU
     python tools/train_builtin_model.py FOLDER     # this
     python tools/train_class_evidence.py ...       # what the network knows of classes
+    python tools/train_codebooks.py ...            # codebooks for the queries, on a GPU
 
 FOLDER has ``network.npz`` (weights, the head, and the space of captions it was trained towards)
 and ``features.npz`` (features of the training photographs, on the axes that matter). The map from

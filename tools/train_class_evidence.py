@@ -39,7 +39,8 @@ from train_builtin_model import SIZES, codebooks, components, unit
 
 Floats = np.ndarray[Any, Any]
 PACKAGE = Path("src/acqh/encoders")
-# One more than before whenever what is learnt changes: stored collections name it.
+# One more than before whenever what is trained changes: stored collections name it. The version of
+# tools/train_codebooks.py is shipped.
 VERSION = 5
 HELD_OUT = range(8_000, 9_000)
 # On held-out photographs of COCO and Tiny ImageNet, class names find more with more evidence, and

@@ -32,6 +32,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from train_builtin_model import N_CODED, SIZES, unit
 from train_class_evidence import HELD_OUT, PACKAGE, Source, simulated
 
+# One more than that of `train_class_evidence`.
+VERSION = 6
 N_SIMULATED = 60_000
 N_SWEEPS, RIDGE = 12, 5.0
 N_STEPS, RATE, BATCH = 1_000, 3e-4, 4_096
@@ -61,7 +63,7 @@ def main() -> None:
         codebooks = tuned(data, least_squares(data, codebooks), arguments.steps, BEAMS[size])
         trained = stored[f"codebooks_{size}"]
         trained[:, :, :N_CODED] = codebooks.cpu().numpy()
-    np.savez_compressed(arguments.out, **stored)
+    np.savez_compressed(arguments.out, **(stored | {"version": np.array(VERSION)}))
 
 
 def tensor(array: Any) -> Tensor:

@@ -190,6 +190,11 @@ def test_maps_of_the_version_before_stay_as_they_were():
     assert mapped.shape == (2, 768)
     expected = [[0.093526, 0.003898, 0.006443, -0.000202], [0.089268, 0.005901, 0.003895, 0.000416]]
     np.testing.assert_allclose(mapped[:, [0, 511, 512, 767]], expected, atol=2e-6)
+    maps["image"].version_ = 5
+    assert maps["image"].is_outdated
+    np.testing.assert_array_equal(
+        maps["image"].transform(images), BuiltinMap("image").transform(images)
+    )
 
 
 def test_maps_of_an_unknown_version_are_rejected():

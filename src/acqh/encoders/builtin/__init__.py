@@ -26,9 +26,9 @@ _OLD_CLASSES_FILE = "classes_4.npz"
 # Of the tags of held-out photographs with this confidence or more, 90 % or more are right.
 MIN_TAG_CONFIDENCE = 0.8
 _FOLDS = 5
-# The version whose maps are the first columns of today's; its collections stay searchable, and
-# those of version 4.
-_WITHOUT_EVIDENCE, _OLD_EVIDENCE = 3, 4
+# Older versions, whose collections stay searchable. The maps of 3 are the first columns of today's,
+# those of 5 are today's.
+_WITHOUT_EVIDENCE, _OLD_EVIDENCE, _OLD_CODEBOOKS = 3, 4, 5
 # For how many pairs of one's own the built-in image-text model may count.
 _WEIGHTS = (0.0, 30.0, 100.0, 300.0, 1_000.0, 3_000.0, 10_000.0, 40_000.0)
 
@@ -438,7 +438,7 @@ class BuiltinMap(PlainEstimator):
         (n_items, n_image) or (n_items, n_text) float32
         """
         model = builtin_model()
-        if self.view == "text" or (self.reduced and not self.is_outdated):
+        if self.view == "text" or (self.reduced and self.version_ > _OLD_EVIDENCE):
             return model.map_features(X, view=self.view)
         rows = model._checked(X, "image")
         if not self.reduced:
@@ -456,7 +456,7 @@ class BuiltinMap(PlainEstimator):
     @version_.setter
     def version_(self, version: int) -> None:
         newest = builtin_model().version
-        if version not in (_WITHOUT_EVIDENCE, _OLD_EVIDENCE, newest):
+        if version not in (_WITHOUT_EVIDENCE, _OLD_EVIDENCE, _OLD_CODEBOOKS, newest):
             raise InvalidInputError(
                 f"this was made with version {version} of the built-in model, and versions "
                 f"{_WITHOUT_EVIDENCE} to {newest} can be loaded; build it again"
