@@ -41,7 +41,7 @@ demo: $(VENV)/.demo  ## the embedded emoji set: its evaluation, then, on a termi
 	$(BIN)/acqh demo --evaluate
 
 # One process a core: threads of their own would only wait for one another.
-RUN_TESTS := ($(BIN)/python tests/compile_once.py &) && OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
+RUN_TESTS := $(BIN)/python tests/compile_once.py && OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
 
 test: $(VENV)/.test  ## the tests that are not slow; those of extras that are not installed are skipped
 	$(RUN_TESTS) -m "not slow"

@@ -1,20 +1,13 @@
 """Compile what tests call, in one process, so that workers find it in the cache.
 
-Each of them would compile the same loops otherwise, at the same time. `make test` runs this while
-the workers collect tests; they wait for the lock that it holds.
+Each of them would compile the same loops otherwise, at the same time.
 """
-
-import fcntl
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
 import acqh
 import acqh.index.compiled.search
 import acqh.quantize.compiled  # what is loaded is used, however little there is to do
-
-LOCK = Path(__file__).resolve().parents[1] / ".pytest_cache" / "compiling"
 
 
 def main() -> None:
@@ -33,19 +26,7 @@ def main() -> None:
         index.search(queries, k=5, budget=10)
         index.search(queries, k=5, recall=0.9)
     acqh.metrics.evaluate(result, data.labels, data.labels, ids=np.arange(40))
-    # Many items have inverted lists; items that share a code are grouped.
-    codes = rng.integers(256, size=(20_000, 2), dtype=np.uint8)
-    for index in (
-        acqh.CodeIndex(rng.normal(size=(2, 256, 8))).add(codes[:n]) for n in (17_000, 20_000)
-    ):
-        index.search(rng.normal(size=(3, 8)), k=5)
-        with TemporaryDirectory() as folder:
-            index.save(Path(folder, "index"))
-            acqh.load(Path(folder, "index")).search(rng.normal(size=(3, 8)), k=5)
 
 
 if __name__ == "__main__":
-    LOCK.parent.mkdir(exist_ok=True)
-    with LOCK.open("wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        main()
+    main()

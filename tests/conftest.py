@@ -3,7 +3,6 @@
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +21,6 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run tutorials first: each takes long, and workers then share the short tests at the end."""
     items.sort(key=lambda item: "test_tutorials" not in item.nodeid)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def compiled_loops() -> None:
-    """Wait for the process that compiles what tests call, if there is one."""
-    with suppress(ImportError, FileNotFoundError):
-        import fcntl
-
-        with (REPOSITORY / ".pytest_cache" / "compiling").open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH)
 
 
 @pytest.fixture(scope="session", autouse=True)
