@@ -109,7 +109,7 @@ def main():
         before = minilm.transform([phrase(word, CAPTION) for word in words])
         encode_other(words[:1])
         started = time.process_time()
-        after = np.concatenate([encode_other([word]) for word in words])
+        after = np.concatenate([encode_other([phrase(word, CAPTION)]) for word in words])
         spent = 1e3 * (time.process_time() - started) / len(words)
         english = np.array([is_english(word) for word in words])
         sentences = [is_english(text) == (language == "en") for text in SENTENCES[language]]
