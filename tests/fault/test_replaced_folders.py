@@ -20,6 +20,7 @@ from pathlib import Path
 import acqh
 from acqh.cli._output import new_folder
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
 path, n_left = Path(sys.argv[1]), int(sys.argv[2])
 
 
