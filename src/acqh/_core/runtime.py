@@ -52,7 +52,7 @@ def run_blocks(
     """Call a function that releases the lock for each block of rows, on several threads.
 
     `n_threads`: at most. Default: all, each with one thread of BLAS. With two on two cores, whose
-    pools spin while they wait, training took 88 s of processor time instead of 16 (43,441 vectors,
+    pools spin while they wait, training took 88 s of processor time instead of 18 (43,441 vectors,
     8 bytes).
     """
     limited = one_blas_thread() if n_threads is None else nullcontext()
