@@ -6,6 +6,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 INSTALL := $(PIP) install --constraint constraints.txt --editable
 # What builds the package, in an environment of its own, is pinned as well.
 export PIP_BUILD_CONSTRAINT := constraints.txt
+# Keep byte code, even where the machine says not to: tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo site test test-all check dist bench soak docs links format lock locked clean
 .DEFAULT_GOAL := test
@@ -40,7 +42,7 @@ $(VENV)/.bench: $(VENV)/.dev
 demo: $(VENV)/.demo  ## the embedded emoji set: its evaluation, then, on a terminal, the web interface
 	$(BIN)/acqh demo --evaluate
 
-# One process a core: threads of their own would only wait for one another.
+# Workers have one thread each: more would only wait for one another.
 RUN_TESTS := $(BIN)/python tests/compile_once.py && OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
 
 test: $(VENV)/.test  ## the tests that are not slow; those of extras that are not installed are skipped

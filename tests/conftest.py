@@ -18,6 +18,12 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_auto_num_workers() -> int:
+    """Run two more workers than there are cores: many tests wait for another process."""
+    return (os.cpu_count() or 1) + 2
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run tutorials first: each takes long, and workers then share the short tests at the end."""
     items.sort(key=lambda item: "test_tutorials" not in item.nodeid)
