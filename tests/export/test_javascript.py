@@ -27,7 +27,7 @@ from acqh.encoders.languages import begins_word, correct, is_english, is_foreign
 from acqh.encoders.minilm import vocabulary
 from acqh.export import site
 from acqh.export.static.folder import SiteFolder
-from acqh.export.static.queries import write_words
+from acqh.export.static.words import write_words
 from acqh.web import PAGE
 
 # Files are read where a browser would fetch them; `data` is what a test passes.

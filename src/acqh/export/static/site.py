@@ -32,8 +32,7 @@ from acqh.collection.store.words import names_in
 from acqh.encoders.images import THUMBNAIL_SIDE, ImageLike, make_thumbnail, read_image
 from acqh.errors import AcqhError, ImageError, InvalidInputError
 from acqh.export.static.folder import START, SiteFolder, digest, to_json
-from acqh.export.static.queries import write_encoder
-from acqh.export.static.words import word_files
+from acqh.export.static.words import word_files, write_encoder
 from acqh.web import PAGE
 from acqh.web.originals import file_of, original_of
 from acqh.web.overview import as_rows, examples_in, make_map, most_frequent

@@ -1,23 +1,29 @@
-"""The full-text index of published items as files, read from SQLite in chunks."""
+"""The words of a site as files: the full-text index of its items, and what queries are read by."""
 
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
 from acqh._core.arrays import Ints
-from acqh.collection import Item
+from acqh.collection import Collection, Item
 from acqh.collection.store.file import WORDS_SCHEMA
 from acqh.collection.store.words import change_detected_words, change_words, words_of
+from acqh.encoders.languages import letter_odds, word_lists
+from acqh.errors import CollectionError
+from acqh.export.static.folder import SiteFolder
 
 # Numbers in a chunk: some tens of kilobytes, which hosts send compressed.
 _CHUNK_NUMBERS = 16_384
 # Of the two indexes: of what people wrote, and of detected metadata.
 _COLUMNS = {"words": ("text", "names", "labels", "signs"), "detected_words": ("tags", "text")}
+# Letters that a word may share with the one before it: one digit says how many.
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,3 +95,59 @@ def _indexed(items: Sequence[Item], table: str) -> Iterator[sqlite3.Connection]:
             f"CREATE VIRTUAL TABLE temp.places USING fts5vocab(main, {table}, instance)"
         )
         yield connection
+
+
+def write_encoder(site_folder: SiteFolder, collection: Collection) -> dict[str, Any] | None:
+    """Write the fast text encoder; return None if the collection has none."""
+    try:
+        table = collection.opened.fast_encoder
+    except CollectionError:
+        return None  # keyword search still works
+    return {
+        "vocabulary": site_folder.put_json("queries", "vocabulary", table.words),
+        "rows": site_folder.put("queries", "rows.bin", table.rows.tobytes()),
+        "scales": table.scales.tolist(),
+        "to_query": site_folder.put(
+            "queries", "queries.bin", table.to_query.astype("<f4").tobytes()
+        ),
+        "offset": table.offset.tolist(),
+        "query_template": collection.opened.facts.asked_as,
+        "spelling": write_words(site_folder, table.words),
+    }
+
+
+def write_words(site_folder: SiteFolder, tokens: Sequence[str]) -> dict[str, Any]:
+    """Write lists of words, which show typos and other languages.
+
+    Words that the encoder knows are numbers of its tokens, or of `added` after them. The others are
+    fetched by the first query with a word that is unknown.
+    """
+    common, *others = word_lists()
+    numbers = {token: number for number, token in enumerate(tokens)}
+    added = [word for word in common if word not in numbers]
+    numbers |= {word: number for number, word in enumerate(added, start=len(tokens))}
+    ranked = np.array([numbers[word] for word in common], dtype="<u2")
+    packed = "\n\n".join(map(_packed, others))
+    return {
+        "known": site_folder.put("queries", "known.bin", ranked.tobytes()),
+        "added": added,
+        "lists": site_folder.put("queries", "lists.txt", packed.encode()),
+        "odds": site_folder.put("queries", "odds.bin", letter_odds().tobytes()),
+    }
+
+
+def _packed(words: Sequence[str]) -> str:
+    r"""Return a line for each of some sorted words: how it begins as the one before, and the rest.
+
+    >>> _packed(["tree", "trees", "trip"])
+    '0tree\n4s\n2ip'
+    """
+    lines = []
+    for last, word in pairwise(["", *words]):
+        n_shared = 0
+        while n_shared < min(len(last), len(word), len(_DIGITS) - 1):
+            if last[n_shared] != word[n_shared]:
+                break
+            n_shared += 1
+        lines.append(_DIGITS[n_shared] + word[n_shared:])
+    return "\n".join(lines)
