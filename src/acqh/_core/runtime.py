@@ -110,7 +110,7 @@ def _limit_blas(n_threads: int) -> Iterator[None]:
         if min(_blas_limits, default=n_threads + 1) <= n_threads:  # known without asking the pools
             yield
             return
-        pools = ThreadpoolController().select(user_api="blas")
+        pools = _blas_pools(len(sys.modules))
         is_limited = all(pool["num_threads"] <= n_threads for pool in pools.info())
         _blas_limits.append(n_threads)
         try:
@@ -120,6 +120,12 @@ def _limit_blas(n_threads: int) -> Iterator[None]:
             _blas_limits.pop()
     finally:
         _blas_lock.release()
+
+
+@functools.lru_cache(maxsize=1)
+def _blas_pools(n_modules: int) -> ThreadpoolController:  # noqa: ARG001
+    """Return the thread pools of BLAS; look for them again, in 3 ms, after an import."""
+    return ThreadpoolController().select(user_api="blas")
 
 
 RandomState: TypeAlias = int | np.random.Generator | np.random.SeedSequence | None
