@@ -59,8 +59,11 @@ PLURALS = {
     "pt": [(VOWEL, "s"), (NO_VOWEL, "es")],
 }
 MIN_LETTERS = 3
-# Words of emoji that are in no list of English words, and that English has.
-ALSO_ENGLISH = {"bmx", "gamepad", "parasailing", "whatsapp", "wtf"}
+# Words of emoji that are in no list of English words, and that English has; kinds of image files.
+ALSO_ENGLISH = {
+    "bmx", "gamepad", "parasailing", "whatsapp", "wtf",
+    "avif", "bmp", "dng", "gif", "heic", "heif", "jpeg", "jpg", "mov", "png", "svg", "tif", "webp",
+}  # fmt: skip
 Floats = np.ndarray[Any, Any]
 
 
@@ -139,7 +142,8 @@ def word_lists(
         word for word, n in caption_counts.items()
         if n >= MIN_COUNT and use.get(word, -99.0) - math.log(n / n_seen) < 7 * MAX_ODDS
     }  # fmt: skip
-    is_english |= captioned | {word for name in names for word in re.findall("[a-z]+", name)}
+    is_english |= captioned | ALSO_ENGLISH
+    is_english |= {word for name in names for word in re.findall("[a-z]+", name)}
     # How often a word is in captions counts more: typos are of things in photos.
     weights = {
         word: counts.get(word, 0) / total + 3 * caption_counts[word] / n_seen for word in is_english
@@ -164,7 +168,7 @@ def emoji_words(package: Path, english: set[str], spelt: set[str]) -> set[str]:
             text = unicodedata.normalize("NFC", " ".join(texts).lower())
             words = set(re.findall(r"[^\W\d_]+", text))
             by_language[language] = {word for word in words if len(word) >= MIN_LETTERS}
-    english = english | by_language.pop("en") | ALSO_ENGLISH
+    english = english | by_language.pop("en")
     named = set().union(*by_language.values()) - english
     plurals = {
         re.sub(pattern, ending, word, count=1)

@@ -41,7 +41,9 @@ def test_typos_are_corrected_to_words_of_the_encoder(collection, text, corrected
     np.testing.assert_array_equal(answer.explanation.query, vector(collection, corrected.lower()))
 
 
-@pytest.mark.parametrize("text", ["mountain", "crossing", "peaks", "mounta", "Hund", "xyzzy", "42"])
+@pytest.mark.parametrize(
+    "text", ["mountain", "crossing", "peaks", "mounta", "Hund", "xyzzy", "42", "heic", "png"]
+)
 def test_words_that_are_known_foreign_or_incomplete_are_not_corrected(collection, text):
     assert collection.search(text).corrected is None
 

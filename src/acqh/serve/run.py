@@ -235,7 +235,8 @@ class _Supervisor:
                     announce()
                 for position in range(1, self._settings.workers):
                     self._start(position)
-                _LOG.info("%d workers are serving", len(self._serving))
+                if not self._is_stopping:
+                    _LOG.info("%d workers are serving", len(self._serving))
                 while not self._is_stopping:
                     self._replace_dead()
             finally:
