@@ -7,7 +7,7 @@
 FROM python:3.12-slim
 
 COPY constraints.txt dist/*.whl /tmp/install/
-RUN pip install --no-cache-dir --constraint /tmp/install/constraints.txt "$(echo /tmp/install/acqh-*.whl)[serve,images]" \
+RUN pip install --no-cache-dir --constraint /tmp/install/constraints.txt "$(echo /tmp/install/acqh-*.whl)[images,text,languages,serve]" \
  && rm -rf /tmp/install \
  && useradd --create-home --uid 1000 acqh
 

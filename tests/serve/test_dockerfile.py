@@ -19,10 +19,11 @@ def commands(name):
     return [json.loads(text) for text in re.findall(rf"{name} (\[.*\])$", DOCKERFILE, re.MULTILINE)]
 
 
-def test_its_python_and_its_extras_are_those_of_the_package():
+def test_its_python_and_extras_are_of_the_package_and_enough_for_queries():
     version = re.search(r"^FROM python:([\d.]+)-slim$", DOCKERFILE, re.MULTILINE).group(1)
     assert SpecifierSet(PROJECT["requires-python"]).contains(f"{version}.0")
     extras = re.search(r"acqh-\*\.whl\)\[([\w,]+)\]", DOCKERFILE).group(1).split(",")
+    assert {"images", "text", "languages", "serve"} <= set(extras)
     assert set(extras) <= set(PROJECT["optional-dependencies"])
 
 
