@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
@@ -166,6 +167,19 @@ def test_randomised_svd_agrees_with_the_exact_one_and_repeats(monkeypatch: Any) 
     again = TagSVD(n_components=4, random_state=0).fit_transform(X)
     np.testing.assert_array_equal(first, again)
     np.testing.assert_allclose(first, exact, atol=1e-3)
+
+
+def test_randomised_svd_does_without_divide_and_conquer(monkeypatch: Any) -> None:
+    def svd(*arguments: Any, lapack_driver: str = "gesdd", **options: Any) -> Any:
+        if lapack_driver == "gesdd":  # as it happened once
+            raise np.linalg.LinAlgError("SVD did not converge")
+        return decompose(*arguments, lapack_driver=lapack_driver, **options)
+
+    decompose = scipy.linalg.svd
+    monkeypatch.setattr(scipy.linalg, "svd", svd)
+    monkeypatch.setattr(svd_module, "_MAX_GRAM", 1)
+    X = np.random.default_rng(0).normal(size=(30, 12)) * np.geomspace(1, 0.1, 12)
+    assert TagSVD(3, random_state=0).fit(X).components_.shape == (3, 12)
 
 
 def test_svd_gives_one_sparse_row_the_bits_it_has_among_many() -> None:

@@ -118,8 +118,13 @@ class TagSVD(ClassNamePrefixFeaturesOutMixin, FeatureMap):
             values, components = _exact_svd(X, n_components)
         else:
             seed = int(check_rng(self.random_state).integers(2**31))
+            # LAPACK's divide and conquer, the default, once did not converge.
             _, values, components = randomized_svd(
-                X, n_components, n_iter=_POWER_ITERATIONS, random_state=seed
+                X,
+                n_components,
+                n_iter=_POWER_ITERATIONS,
+                random_state=seed,
+                svd_lapack_driver="gesvd",
             )
         keep = values > _RANK_TOLERANCE * values[0]
         keep[0] = True  # a matrix of zeros still gets one column
