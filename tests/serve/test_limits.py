@@ -2,6 +2,7 @@ import asyncio
 import io
 import json
 import threading
+import time
 
 import pytest
 from PIL import Image
@@ -255,6 +256,30 @@ def test_a_text_does_not_wait_for_other_requests():
         return hits, await change
 
     assert asyncio.run(run()) == (7, True)
+    workers.close()
+
+
+def test_texts_are_searched_on_the_event_loop_while_they_are_quick():
+    workers = Workers(1, 4, 30.0)
+
+    def work():
+        """Take much of the processor."""
+        until = time.thread_time() + 0.1
+        while time.thread_time() < until:
+            pass
+        return threading.get_ident()
+
+    async def run():
+        async def search(work=threading.get_ident, **options):
+            return await workers.run(work, "text", text="dog", **{"may_be_quick": True} | options)
+
+        first, *_, last = [await search() for _ in range(40)]
+        assert first != last == threading.get_ident()
+        assert await search(may_be_quick=False) != last
+        assert await search(work) == last  # nobody knows before
+        assert last not in [await search() for _ in range(4)]
+
+    asyncio.run(run())
     workers.close()
 
 

@@ -38,6 +38,8 @@ _MAP_SECONDS = 300.0
 _NAME_CHARS = 80
 # Marks that people give items in the web interface: boolean fields.
 FLAGS = ("favourite", "hidden")
+# Answers of more hits take longer.
+_QUICK_K = 100
 _CACHED = {"Cache-Control": "private, max-age=60"}
 
 
@@ -84,7 +86,8 @@ class Handlers:
         if query.text is None:
             return await self.live.run(work)
         text = TextQuery(query.text, query.mode, language)
-        return await self.live.run(work, "text", text=text)
+        may_be_quick = not query.where and query.k <= _QUICK_K
+        return await self.live.run(work, "text", text=text, may_be_quick=may_be_quick)
 
     async def browse(self, query: schemas.Browse) -> bytes:
         """Return items without a query."""
