@@ -20,7 +20,7 @@ from starlette.responses import FileResponse, Response
 from acqh._core.fields import DATE, KIND, TAG
 from acqh._core.imports import require
 from acqh.collection import Answer, Collection, Item
-from acqh.collection.search.query import TextQuery, is_other_language
+from acqh.collection.search.query import TextQuery, is_faster_together, is_other_language
 from acqh.collection.types import Mode
 from acqh.encoders.images import image_formats, is_foreign, is_too_large, open_image
 from acqh.errors import AcqhError, CollectionError
@@ -86,7 +86,7 @@ class Handlers:
         if query.text is None:
             return await self.live.run(work)
         text = TextQuery(query.text, query.mode, language)
-        may_be_quick = not query.where and query.k <= _QUICK_K
+        may_be_quick = not (query.where or query.k > _QUICK_K or is_faster_together(opened))
         return await self.live.run(work, "text", text=text, may_be_quick=may_be_quick)
 
     async def browse(self, query: schemas.Browse) -> bytes:

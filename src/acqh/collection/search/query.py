@@ -466,12 +466,17 @@ class TextQuery(NamedTuple):
     language: str
 
 
+def is_faster_together(opened: Opened) -> bool:
+    """Whether texts are encoded faster together than one by one."""
+    return not opened.is_fast and isinstance(opened.facts.encoders.get("text"), MiniLM)
+
+
 def encode_together(opened: Opened, queries: Sequence[TextQuery]) -> None:
     """Encode texts of queries that will be searched for next, if that is faster than one by one.
 
     Texts with dates or typos may not be among them: their searches encode what is left of them.
     """
-    if opened.is_fast or not isinstance(opened.facts.encoders.get("text"), MiniLM):
+    if not is_faster_together(opened):
         return
     texts: list[str] = []
     for text, mode, language in queries:
